@@ -43,15 +43,14 @@ def _names(choices: Iterable[str]) -> Callable[[click.Context, click.Parameter, 
     )
 
 
-def _operators(context: click.Context, option: click.Parameter, value: str | None) -> list[Any] | None:
-    """The operators of an option whose value is names, and module:attribute for operators of users, separated by commas."""
-    if value is None:
-        return None
+def _operators(context: click.Context, option: click.Parameter, values: Sequence[str]) -> list[Any] | None:
+    """The operators of an option whose values are names, and module:attribute for operators of users, with commas between."""
     ours = click.Choice(list(BY_NAME))
     return [
         _imported(name, context, option) if ":" in name else ours.convert(name, option, context)
+        for value in values
         for name in value.split(",")
-    ]
+    ] or None
 
 
 def _imported(name: str, context: click.Context, option: click.Parameter) -> Any:
@@ -68,7 +67,13 @@ def _imported(name: str, context: click.Context, option: click.Parameter) -> Any
     f"An operator is one of {', '.join(BY_NAME)}, or module:attribute of one that ortops.operator made with compiled.",
 )
 @click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file to write.")
-@click.option("--operators", callback=_operators, metavar="A,B", help="Only these operators. [default: all]")
+@click.option(
+    "--operators",
+    callback=_operators,
+    multiple=True,
+    metavar="A,B",
+    help="Only these operators; may be repeated. [default: all]",
+)
 @click.option("--types", callback=_names(FLOAT_TYPES), metavar="T,U", help="Only these element types. [default: all]")
 @click.option("--target", type=click.Choice(list(TARGETS)), help="The platform. [default: this machine's]")
 @click.option("--cpu", metavar="NAME", help="Compile only for this processor, by LLVM's name, such as znver5.")

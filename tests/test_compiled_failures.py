@@ -66,6 +66,60 @@ def test_exceptions_become_statuses(how: int, first: int, error: type[Exception]
     assert failing(x, 0).tolist() == x.tolist()
 
 
+def putting() -> Any:
+    """A new function of numba, without a check of its indices."""
+
+    @numba.njit  # type: ignore[untyped-decorator]
+    def put(y: Any, i: int, depth: int) -> int:
+        if depth:
+            return int(put(y, i, depth - 1))
+        y[i] = 7
+        return i
+
+    return put
+
+
+@pytest.mark.parametrize("is_called", [False, True])
+@pytest.mark.parametrize("depth", [0, 2])
+def test_indices_in_functions_that_an_operator_calls_are_checked(depth: int, is_called: bool) -> None:
+    put = putting()
+    if is_called:
+        put(np.zeros(2, np.int64), np.int64(1), np.int64(depth))
+
+    @compiled()
+    def calling(x: Int, y: Int) -> None:
+        y[:] = 0
+        y[0] = put(y, x[0], x[1])
+
+    assert calling(np.array([1, depth])).tolist() == [1, 7]
+    for wrong in (2, 10**9, -3):
+        with pytest.raises(IndexError, match="index is out of bounds"):
+            calling(np.array([wrong, depth]))
+    assert put(np.zeros(2, np.int64), np.int64(1), np.int64(depth)) == 1
+
+
+def test_a_function_that_says_so_is_not_checked() -> None:
+    @numba.njit(boundscheck=False)  # type: ignore[untyped-decorator]
+    def first(x: Any) -> int:
+        return int(x[0])
+
+    @numba.njit  # type: ignore[untyped-decorator]
+    def last(x: Any) -> int:
+        return int(x[-1])
+
+    @compiled()
+    def checked(x: Int, y: Int) -> None:
+        y[:] = first(x)
+
+    @compiled(compiled={"boundscheck": False})
+    def unchecked(x: Int, y: Int) -> None:
+        y[:] = last(x)
+
+    for operator in (checked, unchecked):
+        assert operator(np.array([3])).tolist() == [3]
+    assert (first.targetoptions["boundscheck"], last.targetoptions.get("boundscheck")) == (False, None)
+
+
 @numba.njit  # type: ignore[untyped-decorator]
 def _inverse(v: int, kept: Any) -> int:
     held = kept + 1

@@ -104,6 +104,7 @@ def test_values_around_a_function_count_with_their_types() -> None:
         "np.zeros(1)",
         "'1'",
         "(1,)",
+        "[1]",
         "()",
     ]
     values += ["np.int8(1)", "np.uint8(1)"]

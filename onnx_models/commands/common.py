@@ -47,7 +47,7 @@ def imported(names: Sequence[str]) -> list[CustomOperator]:
         click.BadParameter: a value is not MODULE:NAME, or does not name an operator made by `ortops.operator`.
     """
     operators: dict[str, CustomOperator] = {}
-    for name in names:
+    for name in (name for value in names for name in value.split(",")):
         module_name, _, attribute = name.partition(":")
         try:
             module = importlib.import_module(module_name)

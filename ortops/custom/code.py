@@ -24,6 +24,7 @@ from numba.core.caching import Cache
 from numba.core.callconv import CPUCallConv
 from numba.core.codegen import JitEngine
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError, UnsupportedBytecodeError
 from numba.core.funcdesc import FunctionDescriptor
 from numba.core.registry import cpu_target
@@ -70,7 +71,7 @@ def object_code(source: UserCode) -> tuple[bytes, list[str]]:
         CompileError: numba cannot compile it, or its code calls the interpreter, or functions that this process lacks.
     """
     function = source.function
-    with _compiler(None):
+    with _compiler(None, checks=source.options["boundscheck"]):
         library = _library(source)
         module = linked(_without_python(str(library.module)))
         names = _called(function, str(module))
@@ -93,7 +94,7 @@ def bitcode(source: UserCode) -> bytes:
         CompileError: numba cannot compile it, or its code needs something of this process.
     """
     function = source.function
-    with _compiler(machine_code.portable_machine()):
+    with _compiler(machine_code.portable_machine(), checks=source.options["boundscheck"]):
         library = _library(source)
         module = linked(_without_python(str(library.module)))
         text, known = str(module), {name for names in C_FUNCTIONS.values() for name in names}
@@ -117,14 +118,15 @@ that numba makes for addresses, such as those of functions of ctypes."""
 
 
 @contextlib.contextmanager
-def _compiler(machine: Any | None) -> Iterator[None]:
+def _compiler(machine: Any | None, *, checks: bool) -> Iterator[None]:
     """Have numba compile for a target machine, if one is given, while no other thread compiles.
 
     When LLVM emits a module into this process, it changes the module for this processor. So it gets copies of all modules.
     numba imports a function's module for its globals. If another thread imports the module and waits for the compiler, numba
     would wait forever. So it gets the module as it is. Its own cache is off: it misses changes in other files, and takes no
     copies of modules. Since Python 3.12 numba ends a `try` block also on paths around it. The depth of blocks, which is
-    unsigned, would then get below 0, and exceptions behind the block would be lost.
+    unsigned, would then get below 0, and exceptions behind the block would be lost. Indices in functions that the code calls
+    are checked if `checks` is set, as those of the code itself; numba alone would not.
     """
     with global_compiler_lock:
         codegen = cpu_target.target_context.codegen()
@@ -144,15 +146,32 @@ def _compiler(machine: Any | None) -> Iterator[None]:
             is_negative = builder.icmp_signed("<", depth, _INT64(0))
             builder.store(builder.select(is_negative, _INT64(0), depth), depth_at)
 
+        def call_template(dispatcher: Any, *arguments: Any) -> Any:
+            _check_indices(dispatcher)
+            return calling(dispatcher, *arguments)
+
         CPUCallConv.unset_try_status = end_try_block
+        calling = Dispatcher.get_call_template
+        if checks:
+            Dispatcher.get_call_template = call_template
         try:
             yield
         finally:
+            Dispatcher.get_call_template = calling
             CPUCallConv.unset_try_status = ending
             Cache.load_overload, Cache.save_overload = reading, writing
             FunctionDescriptor.lookup_module = importing
             codegen._tm = numba_machine  # noqa: SLF001
             del engine.add_module
+
+
+def _check_indices(dispatcher: Any) -> None:
+    """Have numba check the indices in a function of a user, from now on, unless its options say whether it does."""
+    options, module = dispatcher.targetoptions, str(dispatcher.py_func.__module__).split(".")[0]
+    if options.get("boundscheck") is None and module not in ("numba", "ortops"):
+        options["boundscheck"] = True
+        if dispatcher.overloads:
+            dispatcher.recompile()
 
 
 def _library(source: UserCode) -> Any:

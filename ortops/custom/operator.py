@@ -47,6 +47,13 @@ class ShapesError(OperatorError):
     """A function of shapes returned something else."""
 
 
+_MIN_INPUTS = {
+    **dict.fromkeys(("Add", "Conv", "ConvTranspose", "Div", "Gather", "Gemm", "Mul", "Sub"), 2),
+    "Where": 3,
+}
+"""By name, how many inputs an operator must have: ONNX Runtime 1.32 reads as many without a look at the domain."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class CustomOperator(Operator):
     """An operator whose kernel is a Python function, or a class with one object for each session; `operator` makes it.
@@ -77,6 +84,12 @@ class CustomOperator(Operator):
             for tensor in tensors[:-1]:
                 if tensor.variadic:
                     raise ValueError(f"{self.label}: {tensor.name} is variadic: only the last {kind} can be")
+        least = _MIN_INPUTS.get(self.name, 0)
+        if sum(not tensor.optional for tensor in self.inputs) < least and not any(x.variadic for x in self.inputs):
+            raise ValueError(
+                f"{self.label}: must have another name, or {least} inputs: ONNX Runtime takes it for ONNX's {self.name}, in "
+                "any domain, and ends the process where it has fewer"
+            )
         read = {tensor.type for tensor in self.inputs}
         for variable in self.types:
             if variable not in read:

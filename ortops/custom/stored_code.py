@@ -125,7 +125,8 @@ class Digest:
             if not isinstance(function, FunctionType):
                 plain = function.py_func
                 pipeline = function._compiler.pipeline_class  # noqa: SLF001 - where `numba.njit` keeps it
-                given = function.targetoptions, function.locals, function._can_compile, pipeline  # noqa: SLF001
+                options = {**function.targetoptions, "boundscheck": function.targetoptions.get("boundscheck") is not False}
+                given = options, function.locals, function._can_compile, pipeline  # noqa: SLF001
                 parts += self._value(given, "the options of a function", set())
             digest = _joined([*parts, *self._plain(plain)])
             if plain is not function:
@@ -155,8 +156,8 @@ class Digest:
         kind = type(value)
         if value is None or kind in (bool, int, float, complex, str, bytes):
             yield repr((kind, value))
-        elif kind in (tuple, dict, set, frozenset):
-            items = [*value.items()] if kind is dict else [*value] if kind is tuple else sorted(value, key=repr)
+        elif kind in (tuple, list, dict, set, frozenset):
+            items = [*value.items()] if kind is dict else [*value] if kind in (tuple, list) else sorted(value, key=repr)
             yield f"{kind} {len(items)}"
             for item in items:
                 yield from self._value(item, name, names)

@@ -44,7 +44,7 @@ def _names(choices: Iterable[str]) -> Callable[[click.Context, click.Parameter, 
 
 
 def _operators(context: click.Context, option: click.Parameter, values: Sequence[str]) -> list[Any] | None:
-    """The operators of an option whose values are names, and module:attribute for operators of users, with commas between."""
+    """The operators of an option whose values are names and, for those of users, module:attribute, with commas."""
     ours = click.Choice(list(BY_NAME))
     return [
         _imported(name, context, option) if ":" in name else ours.convert(name, option, context)

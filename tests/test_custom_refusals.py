@@ -22,7 +22,11 @@ OK = "def f(x: F) -> F: ..."
 COMPILED: dict[str, Any] = {"compiled": True, "outputs": ["y"]}
 
 ROWS: list[tuple[str, dict[str, Any], str]] = [
-    ("def f(x: F) -> F: ...", {"name": "Add"}, "t::Add: must have another name, or 2 inputs: ONNX Runtime takes it for"),
+    (
+        "def f(x: F) -> F: ...",
+        {"name": "Add"},
+        "t::Add: must have another name, or 2 inputs: ONNX Runtime takes it for",
+    ),
     ("def f(x: F, y: F, z: F | None = None) -> F: ...", {"name": "Where"}, "must have another name, or 3 inputs"),
     ("async def f(x: F) -> F: ...", {}, "t::f is async: must be a function that returns its result"),
     ("class f:\n    async def __call__(self, x: F) -> F: ...", {}, "t::f is async: must be a function that returns"),

@@ -227,7 +227,9 @@ def test_command_takes_module_and_attribute(tmp_path: Path, monkeypatch: pytest.
     onnx.save(model_of(graph), model)
     monkeypatch.syspath_prepend(Path(__file__).parent)
     call = ["library", "--out", os.fspath(made), "--operators"]
-    result = CliRunner().invoke(main, [*call, "RoiAlign_16", "--operators", "users_operators:LeakyBias", "--types", "float"])
+    result = CliRunner().invoke(
+        main, [*call, "RoIAlignRotated", "--operators", "users_operators:LeakyBias", "--types", "float"]
+    )
     assert result.exit_code == 0, result.output
     assert "2 operators" in result.output
     assert python(IN_A_PROCESS, str(made), str(model)) == "[[2.0, -1.0]]"

@@ -151,13 +151,14 @@ def _compiler(machine: Any | None, *, checks: bool) -> Iterator[None]:
             return calling(dispatcher, *arguments)
 
         CPUCallConv.unset_try_status = end_try_block
-        calling = Dispatcher.get_call_template
+        functions: Any = Dispatcher
+        calling = functions.get_call_template
         if checks:
-            Dispatcher.get_call_template = call_template
+            functions.get_call_template = call_template
         try:
             yield
         finally:
-            Dispatcher.get_call_template = calling
+            functions.get_call_template = calling
             CPUCallConv.unset_try_status = ending
             Cache.load_overload, Cache.save_overload = reading, writing
             FunctionDescriptor.lookup_module = importing

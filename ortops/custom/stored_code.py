@@ -125,7 +125,10 @@ class Digest:
             if not isinstance(function, FunctionType):
                 plain = function.py_func
                 pipeline = function._compiler.pipeline_class  # noqa: SLF001 - where `numba.njit` keeps it
-                options = {**function.targetoptions, "boundscheck": function.targetoptions.get("boundscheck") is not False}
+                options = {
+                    **function.targetoptions,
+                    "boundscheck": function.targetoptions.get("boundscheck") is not False,
+                }
                 given = options, function.locals, function._can_compile, pipeline  # noqa: SLF001
                 parts += self._value(given, "the options of a function", set())
             digest = _joined([*parts, *self._plain(plain)])

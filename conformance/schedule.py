@@ -12,6 +12,7 @@ import contextlib
 import functools
 import itertools
 import re
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,6 +38,9 @@ WARM_UP_LIMITS = 3
 
 MAX_CASES = 32
 """The maximum number of cases of one task."""
+
+QUIET_SECONDS = 5.0
+"""A backend that takes longer to start is named on standard error."""
 
 LISTEN_EVERY = 1.0
 """Seconds after which a wait is interrupted, because Windows delivers no Ctrl-C to a thread that waits without a limit."""
@@ -247,6 +251,8 @@ def run_cases(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> tupl
     first = next(itertools.chain(small, parts), None)
     # Each worker loads the backend at once, rather than when its first case waits for it.
     loading = [pool.submit(load_first, setting, first) for _ in range(pool.worker_count)]
+    if not wait(loading[:1], QUIET_SECONDS).done:
+        sys.stderr.write(f"waiting for {setting.backend} to start, at most {START_TIMEOUT:.0f} s\n")
     return loading[0].result().version, _as_completed(pool, setting, tasks)
 
 

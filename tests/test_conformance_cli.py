@@ -17,6 +17,7 @@ from conformance.cases import collect
 from conformance.commands import COMMANDS
 from conformance.commands.run import shard_of
 from conformance.outcome import Outcome
+from ortops.operators.asked import OPERATORS
 from suite_runs import INSIDE, outcomes, report, run, stored, words
 
 IDS = [case.id for case in collect()]
@@ -191,6 +192,15 @@ def test_a_class_of_a_package_has_the_packages_version(tmp_path: Path, monkeypat
 
 
 # What `init` writes.
+
+
+@pytest.mark.parametrize(
+    ("file", "name"), [("conformance/commands/template.py", "    op_type: "), ("docs/conformance.md", "| `op_type` |")]
+)
+def test_the_description_of_a_function_has_all_names_of_operators(file: str, name: str) -> None:
+    described = (HERE.parent / file).read_text("utf-8").partition(name)[2].partition("inputs")[0]
+    names = {operator.standard[0] if operator.standard else operator.name for operator in OPERATORS}
+    assert [name for name in names if name.removesuffix("Grad") not in described] == []
 
 
 def test_what_it_writes_runs_and_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

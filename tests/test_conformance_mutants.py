@@ -158,5 +158,5 @@ def test_the_readme_says_how_few_the_official_vectors_catch() -> None:
     mutants = of_family("roi_align")
     caught = [mutant for mutant in mutants if next(failing(mutant.backend, decisive(mutant, official)), None)]
     readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
-    said = f"ONNX's own vectors reject {len(caught)} of the {len(mutants)} for RoiAlign"
+    said = f"ONNX's own vectors reject {len(caught)} of the {len(mutants)} wrong implementations of RoiAlign"
     assert said in " ".join(readme.split())

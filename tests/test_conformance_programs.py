@@ -19,7 +19,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from conformance import backends
+from conformance import backends, schedule
 from conformance.__main__ import main
 from conformance.backends import MissingBackendError
 from conformance.backends.program import Program
@@ -144,6 +144,13 @@ def test_a_program_that_does_not_start_is_a_missing_backend(command: str, messag
 def test_a_program_may_say_the_version_of_its_runtime() -> None:
     assert Program(rude("start::say(**START, runtime='1.2')").removeprefix("exec:")).version == "1.2"
     assert Program(rude("pass").removeprefix("exec:")).version == ""
+
+
+def test_a_backend_that_takes_long_to_start_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "QUIET_SECONDS", 0.1)
+    backend = rude("start run::say(**START) if seq == 0 else say(seq=seq, unsupported='')")
+    done = CliRunner().invoke(main, ["--backend", backend, "--select", INSIDE, "--jobs", "1"])
+    assert done.stderr.startswith(f"waiting for {backend} to start, at most 120 s\n")
 
 
 def test_paths_that_need_escapes_in_json_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -243,7 +243,7 @@ def run_command(
             said = reports.write_list(write_expected_failures_file, older, new_floor)
         else:
             said = reports.write_adopters_list(write_expected_failures_file, list_format)
-    terminal.write(report, console(), reports.causes, verbose=verbose)
+    terminal.write(report, console(), reports.causes, has_own_list=setting.known is None, verbose=verbose)
     if stopped:
         click.echo(f"stopped by signal {stopped[0]} after {len(report.entries)} of {len(cases)} cases")
         raise click.exceptions.Exit(128 + stopped[0])

@@ -20,8 +20,8 @@ MAX_SAMPLES = 10**6
 def answer(op_type: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any], outputs: Sequence[str]) -> Any:
     """Run one node once. The suite calls this for all of its operators and element types.
 
-    op_type: RoiAlign, RoIAlignRotated, MaxRoiPool, DmlRoiAlign, DmlResample, or one of these with Grad appended. RoiAlign
-        and MaxRoiPool are ONNX's, of any opset; the attributes show the opset of RoiAlign.
+    op_type: RoiAlign, MaxRoiPool or GridSample (ONNX's, of any opset; the attributes show that of RoiAlign), PSRoIAlign,
+        RoIAlignRotated, DmlRoiAlign, DmlResample, MSDeformAttn, or one of these but GridSample with Grad appended.
     inputs: all inputs by name, in the operator's order; None for an input that the node does not have. They are copies,
         but a backend that writes to them fails the case.
     attributes: all attributes by name, with defaults for those that the node does not have. Pass wrong values on, because

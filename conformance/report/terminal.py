@@ -89,20 +89,24 @@ def table(
     return drawn
 
 
-def write(report: Report, out: Console, causes: Sequence[Cause] = (), *, verbose: bool = False) -> None:
+def write(
+    report: Report, out: Console, causes: Sequence[Cause] = (), *, has_own_list: bool = False, verbose: bool = False
+) -> None:
     """Print a report: the verdict, counts, causes, some failures, the table of the groups, and the counts that matter.
 
     Args:
         report: the report of a run.
         out: the terminal.
         causes: the causes of its failures.
+        has_own_list: whether the expected failures are those that the backend declares.
         verbose: whether to print everything: all causes, failures, departures and groups.
     """
     tally = Counter(map(kind_of, report.entries.values()))
     line(out, f"backend {report.backend}")
     line(out, verdict(report, causes), "bold")
-    words = [f"{tally['passed']} of {tally.total()} passed", *(text for text, _ in counts.others(tally))]
-    line(out, f"{', '.join(words)}; {report.seconds:.0f} s")
+    own = {"expected_failure": " (the backend's own list)"} if has_own_list else {}
+    words = ", ".join(text + own.get(kind, "") for text, kind in counts.others(tally))
+    line(out, f"{tally['passed']} of {tally.total()} passed{', ' * bool(words)}{words}; {report.seconds:.0f} s")
     _write_some([(str(cause), "bold") for cause in causes], None if verbose else MAX_CAUSES, "causes", out)
     if tally["unexpected_pass"]:
         line(out, "take unexpected passes off the list, as --write-expected-failures F --update does")

@@ -18,7 +18,7 @@ BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside
     "docs": (645, 89, 138),
     "examples": (771, 127, 242),
     "release": (361, 67, 95),
-    "tests": (24015, 890, 5724),
+    "tests": (24022, 890, 5724),
 }
 SPDX = "# SPDX-License-Identifier: "
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

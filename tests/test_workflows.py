@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -99,10 +100,16 @@ def test_the_action_passes_its_inputs_on(
 
 def test_a_release_says_where_its_sources_are(tmp_path: Path) -> None:
     workflow = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text("utf-8"))
-    (command,) = (step["run"] for step in workflow["jobs"]["build"]["steps"] if "HOME_PAGE" in step.get("env", {}))
-    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text("utf-8"), "utf-8")
+    commands = [step["run"] for step in workflow["jobs"]["build"]["steps"] if "HOME_PAGE" in step.get("env", {})]
+    for name in ("pyproject.toml", "zensical.toml", "README.md"):
+        shutil.copy(ROOT / name, tmp_path)
     environment = {"PATH": os.environ["PATH"], "HOME_PAGE": "https://example.org/a/b"}
-    subprocess.run(["bash", "-ec", command], cwd=tmp_path, env=environment, check=True)  # noqa: S603, S607
+    for command in commands:
+        subprocess.run(["bash", "-ec", command], cwd=tmp_path, env=environment, check=True)  # noqa: S603, S607
+    readme, site = ((tmp_path / name).read_text("utf-8") for name in ("README.md", "zensical.toml"))
+    links = re.findall(r'\]\(([^)]+)\)|(?:src|srcset)="([^"]+)"', readme)
+    assert [link for link in links if not "".join(link).startswith("https://example.org/a/b/")] == []
+    assert tomllib.loads(site)["project"]["repo_url"] == "https://example.org/a/b"
     project = tomllib.loads((tmp_path / "pyproject.toml").read_text("utf-8"))["project"]
     assert project["urls"]["Issues"] == "https://example.org/a/b/issues"
 

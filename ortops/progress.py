@@ -21,7 +21,6 @@ def with_progress(
     total: float | None = None,
     *,
     note: Callable[[], str] = str,
-    left_out: Callable[[], float] = float,
     unit: str = "cases",
 ) -> Iterator[T]:
     """Yield the items and show the progress on standard error.
@@ -29,24 +28,15 @@ def with_progress(
     Args:
         items: the items to count.
         title: the task's name.
-        total: the number of items, or None if unknown. If it is known, the remaining time is shown.
+        total: the number of items, or None if unknown. If it is known, a bar shows the remaining time.
         note: returns further text; called whenever the progress is shown.
-        left_out: returns the seconds so far that do not predict the remaining time, such as timeouts.
         unit: what an item is called, in the plural.
     """
     has_bar = sys.stderr.isatty() and importlib.util.find_spec("rich") is not None
-
-    def said(count: int, seconds: float) -> str:
-        """The remaining time, if known, and the note."""
-        left = None if total is None else max(seconds - left_out(), 0.0) / count * (total - count)
-        return ", ".join(filter(None, ["" if left is None else f"about {left:.0f} s left", note()]))
-
-    return (_with_bar if has_bar else _with_lines)(items, title, total, said, unit)
+    return (_with_bar if has_bar else _with_lines)(items, title, total, note, unit)
 
 
-def _with_bar(
-    items: Iterable[T], title: str, total: float | None, said: Callable[[int, float], str], unit: str
-) -> Iterator[T]:
+def _with_bar(items: Iterable[T], title: str, total: float | None, note: Callable[[], str], unit: str) -> Iterator[T]:
     import rich.progress
     from rich.console import Console
 
@@ -55,19 +45,17 @@ def _with_bar(
         rich.progress.BarColumn(),
         rich.progress.TextColumn("{task.completed:.0f} " + unit),
         rich.progress.TimeElapsedColumn(),
-        rich.progress.TextColumn("{task.fields[said]}", markup=False),
+        rich.progress.TimeRemainingColumn(),
+        rich.progress.TextColumn("{task.fields[note]}", markup=False),
     )
-    begun = time.monotonic()
     with rich.progress.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=total, said="")
+        task = progress.add_task(title, total=total, note="")
         for count, item in enumerate(items, 1):
             yield item
-            progress.update(task, completed=count, said=said(count, time.monotonic() - begun))
+            progress.update(task, completed=count, note=note())
 
 
-def _with_lines(
-    items: Iterable[T], title: str, total: float | None, said: Callable[[int, float], str], unit: str
-) -> Iterator[T]:
+def _with_lines(items: Iterable[T], title: str, total: float | None, note: Callable[[], str], unit: str) -> Iterator[T]:
     begun = last = time.monotonic()
     for count, item in enumerate(items, 1):
         yield item
@@ -75,6 +63,6 @@ def _with_lines(
         if now - last >= SECONDS:
             last = now
             done = f"{count}" if total is None else f"{count} of {total:.0f}"
-            words = filter(None, [f"{title}: {done} {unit}", f"{now - begun:.0f} s", said(count, now - begun)])
+            words = filter(None, [f"{title}: {done} {unit}", f"{now - begun:.0f} s", note()])
             sys.stderr.write(f"{', '.join(words)}\n")
             sys.stderr.flush()

@@ -149,6 +149,12 @@ def test_the_command_prints_tables_and_draws_a_picture(tmp_path: Path) -> None:
     assert file.read_text("utf-8").count("<circle") == 100
 
 
+def test_an_expected_failure_has_the_message_of_the_runtime_and_the_reason_of_the_list() -> None:
+    lines = run("roi_align/edge/half_pixel_inside/v22/float", "--backend", "onnxruntime").output.splitlines()
+    assert "expected failure: the CPU provider has no kernel for RoiAlign-22" in lines
+    assert any(line.startswith("backend onnxruntime: failed: no implementation: [ONNXRuntimeError]") for line in lines)
+
+
 def test_tensors_of_a_detectors_size_are_not_listed() -> None:
     large = next(case for case in collect() if case.formula is not None)
     explanation = explain(large)

@@ -64,6 +64,10 @@ def test_an_operator_that_never_answers_or_never_in_a_type_breaks_one_rule(reaso
         result(i, *(PASSED if "v16" in i and not i.endswith("float16") else (Outcome.FAILED, reason))) for i in ids
     ]
     assert set(broken_rules(results, Level.STANDARD)) == {"RoiAlign-22 runs", "RoiAlign-16 runs with float16"}
+    # Nobody knows of an operator that refuses one case alone whether it runs, unless it has no kernel.
+    alone = result(ids[0], Outcome.FAILED, reason)
+    rule = CASES[ids[0]].note if reason is Reason.REFUSED else "RoiAlign-16 runs"
+    assert list(broken_rules([alone], Level.STANDARD)) == [rule]
 
 
 def test_the_verdict_counts_the_rules_and_names_three_the_first_of_each_cause_first() -> None:

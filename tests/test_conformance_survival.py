@@ -316,8 +316,8 @@ def after_each_result(patch: pytest.MonkeyPatch, then: Callable[[], None]) -> No
     """Let a run do something whenever it has a result and has written it to its JSON report."""
     add = Reports.add
 
-    def adds(reports: Reports, result: Result, *, is_late: bool = False) -> None:
-        add(reports, result, is_late=is_late)
+    def adds(reports: Reports, result: Result) -> None:
+        add(reports, result)
         then()
 
     patch.setattr(Reports, "SECONDS", 0.0)

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from conformance import backends, schedule
 from conformance.commands.options import TIME_LIMIT, out_file, selected_cases, wrong_call
+from conformance.expected_failures import find
 from conformance.explain import Explanation, explain
 from conformance.explain.drawing import picture
 from conformance.report.terminal import console, line, table
@@ -40,14 +42,17 @@ def explain_command(case_id: str, backend_name: str | None, time_limit: float, s
     if others:
         named = ", ".join(each.id for each in (case, *others)[:_MAX_NAMED])
         raise click.BadParameter(f"{case_id!r} matches {1 + len(others)} cases, such as {named}", param_hint="CASE")
-    answer = result = None
+    answer = result = listed = None
     if backend_name is not None:
-        setting = schedule.Setting(backend_name, time_limit=time_limit)
+        setting = schedule.Setting(backend_name, known=(), time_limit=time_limit)
         click.echo(f"waiting for {backend_name}, at most {time_limit:g} s", err=True)
         with wrong_call("--backend", backends.MissingBackendError), schedule.BackendChild(setting) as child:
-            answer = child.answer(case)
-            result = schedule.runner_of(setting, child.declaration(), child.answer).result_of(case, answer)
+            declared, answer = child.declaration(), child.answer(case)
+            result = schedule.runner_of(setting, declared, child.answer).result_of(case, answer)
+            listed = find(declared.expected_failures, case.id)
     explanation = explain(case, answer, result, backend_name or "")
+    if listed is not None:
+        explanation = replace(explanation, facts={**explanation.facts, "expected failure": listed.reason})
     _write(explanation)
     if svg_file is not None:
         if explanation.drawing is None:

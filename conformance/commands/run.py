@@ -227,9 +227,8 @@ def run_command(
                 "conformance",
                 len(left),
                 note=lambda: f"{reports.failed} failed",
-                left_out=lambda: reports.waited / pool.worker_count,
             ):
-                reports.add(result, is_late=result.seconds >= time_limit)
+                reports.add(result)
         finally:
             reports.write()
     report = reports.report

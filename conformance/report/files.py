@@ -39,7 +39,6 @@ class Reports:
     Attributes:
         version: the one that a backend outside this package states.
         failed: the number of failures so far.
-        waited: the seconds that cases took which exceeded their time limit.
         diagnoses, causes: those of the failures, after the files are written.
         errors: the reasons why a file could not be written at the end.
     """
@@ -54,7 +53,7 @@ class Reports:
         self._begun = self._written = time.monotonic()
         self._seconds: float | None = None
         self.version = ""
-        self._earlier_seconds = self.waited = 0.0
+        self._earlier_seconds = 0.0
         self.failed = 0
         self.diagnoses: list[Diagnosis] = []
         self.causes: list[Cause] = []
@@ -88,11 +87,10 @@ class Reports:
         state: Any = {"complete": len(self._found) == len(self._cases), "seconds": seconds + self._earlier_seconds}
         return report_of(self._label, self.results, level=self._level, version=self.version, **state)
 
-    def add(self, result: Result, *, is_late: bool = False) -> None:
-        """Add a result; `is_late` if the backend exceeded the time limit."""
+    def add(self, result: Result) -> None:
+        """Add a result."""
         self._found[result.id] = result
         self.failed += result.outcome.is_bad
-        self.waited += result.seconds if is_late else 0.0
         if "json" in self._files and time.monotonic() - self._written >= self.SECONDS:
             with contextlib.suppress(OSError):  # there may be room again at the end
                 atomic_file.write(self._files["json"], record.render(self.report))

@@ -32,15 +32,20 @@ def is_breach(result: Result, level: Level) -> bool:
 def broken_rules(results: Iterable[Result], level: Level) -> dict[str, list[Result]]:
     """The breaches of each rule: rules of the strongest authority first, and of these the ones with most breaches.
 
-    An operator that answers no valid case, or none of one element type, breaks the rule that it runs, and no other. So does
-    a backend that writes to its inputs.
+    An operator that has no kernel, or that refuses the valid cases of several rules and answers none, breaks only the rule
+    that it runs; the same holds for an element type. A backend that writes to its inputs breaks only the rule against it.
     """
     results = [result for result in results if result.outcome is not Outcome.UNSUPPORTED]
     answered = {part for r in results if r.reason not in _REFUSED for part in _parts(r)}
+    refused: dict[str, set[str]] = {}
+    for result in results:
+        for part in _parts(result):
+            refused.setdefault(part, set()).add("" if result.reason is Reason.NO_KERNEL else _statement(result))
+    unable = {part for part, rules in refused.items() if part not in answered and ("" in rules or len(rules) > 1)}
     broken: dict[str, list[Result]] = {}
     for result in results:
         if is_breach(result, level):
-            silent = [part for part in _parts(result) if part not in answered and result.reason in _REFUSED]
+            silent = [part for part in _parts(result) if part in unable and result.reason in _REFUSED]
             broken.setdefault(silent[0] if silent else _statement(result), []).append(result)
     order = [*Basis, None]
     return dict(sorted(broken.items(), key=lambda rule: (order.index(rule[1][0].basis), -len(rule[1]))))

@@ -143,7 +143,7 @@ def check(
     except _RunError as error:
         given = {(operator.domain, operator.name) for operator in operators}
         unknown = unknown_among(node for node in model.graph.node if (node.domain, node.op_type) not in given)
-        raise ValueError(f"the model does not run: {error}{unknown}") from error
+        raise ValueError(f"the model does not run: {str(error).removesuffix('.')}{unknown}") from error
 
 
 class _RunError(Exception):

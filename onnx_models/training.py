@@ -101,6 +101,9 @@ def with_loss(
         warnings.warn(
             f"{output!r} is the output of {producer}, which {loss} applies itself: name its input", stacklevel=2
         )
+    for argument, new in (("target", target), ("name", name)):
+        if new in graph.names:
+            raise ValueError(f"the model has a tensor {new!r} already: give another name by {argument}= (--{argument})")
     graph.input(target, kind)
     x, t = graph.value(output, of), graph.value(target, of)
     if loss == "cross_entropy":
@@ -204,7 +207,7 @@ def with_optimizer(
         if not (value >= 0 and math.isfinite(value)):
             raise ValueError(f"{name} = {value}: must be 0 or more")
     if clip is not None and not (clip > 0 and math.isfinite(clip)):
-        raise ValueError(f"clip = {clip}: must be more than 0, or None")
+        raise ValueError(f"clip = {clip}: must be more than 0, or left out")
     others = {"betas": (tuple(betas), (0.9, 0.999)), "eps": (eps, 1e-8), "step": (step, "step")}
     if not is_sgd:
         others = {"momentum": (momentum, 0), "nesterov": (nesterov, False)}
@@ -295,7 +298,7 @@ def _typed(graph: StepGraph, name: str) -> onnx.TypeProto.Tensor:
         unknown = unknown_among(graph.model.graph.node)
         raise ValueError(f"output = {name!r}: its type must be known, and shape inference does not find it{unknown}")
     if kind.elem_type not in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE):
-        raise ValueError(f"output = {name!r}: must be a tensor of float or double")
+        raise ValueError(f"output = {name!r}: must be a tensor of float or double; add a Cast node and name its output")
     if not kind.HasField("shape"):
         unknown = unknown_among(graph.model.graph.node)
         raise ValueError(f"output = {name!r}: its rank must be known, and shape inference does not find it{unknown}")

@@ -67,7 +67,7 @@ def test_operators_argument_serves_one_call() -> None:
     cube = made(_cube, shapes=lambda x, power: x, gradient=gradient, body=body)
     operators = iter([cube, gradient])
     model = model_of("(double[n, 2] x, double[2, 1] w) => (double[n, 1] z) { y = t.f(x) z = MatMul(y, w) }")
-    unknown = r"does not find it\. It knows nothing of node of 'y' \(f\) of the domain t: .* \(--operators\), or"
+    unknown = r"does not find it\. Nothing is known of node of 'y' \(f\) of the domain t: .* \(--operators\), or"
     with pytest.raises(
         ValueError,
         match=r"'y' \(f\) has no gradient rule \(domain t\): .* must be among operators= \(--operators\), or",

@@ -63,7 +63,7 @@ def test_wrong_arguments(changed: dict[str, object], error: type[Exception], mes
 
 
 def test_a_name_that_is_taken() -> None:
-    with pytest.raises(ValueError, match="has a tensor 'x_grad' already"):
+    with pytest.raises(ValueError, match=r"has a tensor 'x_grad' already: .* \(--name x dx\)"):
         gradient(onnx.parser.parse_model(CHAIN.replace("rounded", "x_grad")), "loss", ["x"])
 
 
@@ -204,7 +204,7 @@ def test_rois_that_are_taken_for_constants() -> None:
     }}"""
     model = onnx.parser.parse_model(text)
     assert "box_grad" in {value.name for value in gradient(model, "loss", ["box", "image"]).graph.output}
-    with pytest.warns(ZeroGradientWarning, match="'box' is 0"):
+    with pytest.warns(ZeroGradientWarning, match=r"'box' is 0: .* at RoIs, by through_rois=False"):
         made = gradient(model, "loss", ["image", "box"], through_rois=False)
     (node,) = (node for node in made.graph.node if node.op_type == "RoiAlignGrad")
     assert [bool(name) for name in node.output] == [True, False]

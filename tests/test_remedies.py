@@ -99,8 +99,11 @@ def test_a_node_without_a_domain_has_a_gradient_if_operators_are_given_as_the_er
     def Square(x: Vector) -> Vector:  # noqa: N802
         return x * x
 
-    with pytest.raises(ValueError, match=r"ONNX has no operator Square: .* must be among operators="):
+    with pytest.raises(ValueError, match=r"ONNX has no operator Square.*: .* must be among operators="):
         onnx_models.gradient(model, "loss", ["x"])
+    typo = onnx.ModelProto.FromString(model.SerializeToString().replace(b"Square", b"Sofmax"))
+    with pytest.raises(ValueError, match=r"ONNX has no operator Sofmax \(.*Softmax"):
+        onnx_models.gradient(typo, "loss", ["x"])
     operators = [Square, SquareGrad]
     derivative = onnx_models.gradient(model, "loss", ["x"], operators=operators)
     session = ortops.InferenceSession(saved(derivative), options(), providers=[CPU], operators=operators)

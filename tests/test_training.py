@@ -219,10 +219,10 @@ def test_a_parameter_of_open_shape_has_no_momentum_to_begin_with() -> None:
         (("hinge", "y"), "loss = 'hinge': must be one of binary_cross_entropy_with_logits, cross_entropy, mean_abs"),
         (("mean_squared_error", "z"), "output has 'z': must be the name of a tensor of the graph"),
         (("mean_squared_error", "weigth"), r"output has 'weigth' \(weight\?\): must be the name"),
-        (("mean_squared_error", "y", "x"), "the model has a tensor 'x' already"),
+        (("mean_squared_error", "y", "x"), r"the model has a tensor 'x' already: .* by target= \(--target\)"),
         (("mean_squared_error", "y", ""), "a new tensor has the name '': must be a str that is not empty"),
         (("cross_entropy", "bias"), "output = 'bias' has rank 1: must have axes of samples and of classes"),
-        (("cross_entropy", "lengths"), "output = 'lengths': must be a tensor of float or double"),
+        (("cross_entropy", "lengths"), "output = 'lengths': must be a tensor of float or double; add a Cast node"),
     ],
 )
 def test_a_wrong_loss(arguments: tuple[Loss, str], message: str) -> None:
@@ -230,6 +230,8 @@ def test_a_wrong_loss(arguments: tuple[Loss, str], message: str) -> None:
     model.graph.node.append(onnx.helper.make_node("Shape", ["y"], ["lengths"]))
     with pytest.raises(ValueError, match=message):
         with_loss(model, *arguments)
+    with pytest.raises(ValueError, match=r"the model has a tensor 'loss' already: .* by name= \(--name\)"):
+        with_loss(with_loss(model, "mean_squared_error", "y"), "mean_squared_error", "y", "other")
 
 
 @pytest.mark.parametrize(
@@ -246,7 +248,7 @@ def test_a_wrong_loss(arguments: tuple[Loss, str], message: str) -> None:
         ({"betas": (0.9, 1)}, r"betas = \(0.9, 1\): must be two numbers, each 0 or more and less than 1"),
         ({"betas": 0.9}, "betas = 0.9: must be two numbers"),
         ({"eps": -1}, "eps = -1: must be 0 or more"),
-        ({"clip": 0}, "clip = 0: must be more than 0, or None"),
+        ({"clip": 0}, "clip = 0: must be more than 0, or left out"),
         ({"optimizer": "adam", "momentum": 0.9}, "momentum = 0.9: must be left out, since optimizer = 'adam' has none"),
         ({"optimizer": "adamw", "nesterov": True}, "nesterov = True: must be left out, since optimizer = 'adamw' has"),
         ({"betas": (0.9, 0.99)}, r"betas = \(0.9, 0.99\): must be left out, since optimizer = 'sgd' has none"),

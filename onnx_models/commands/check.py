@@ -169,6 +169,12 @@ def _feeds(
     for name in lengths:
         if name not in open_axes:
             raise ValueError(f"--dim {name}{meant(name, open_axes)}: must be the name of an axis of an input")
+    known = {
+        dim.dim_param: length
+        for name, value in given.items()
+        for dim, length in zip(inputs[name].type.tensor_type.shape.dim, np.shape(value), strict=False)
+    }
+    lengths = {**known, **lengths}
     readers = {name: (node, i) for node in model.graph.node for i, name in enumerate(node.input)}
     rng = np.random.default_rng([seed, 0])
     feeds, others = {}, {}

@@ -153,7 +153,7 @@ class GradientBuilder:
                 raise ValueError(
                     f"wrt = {names!r}: the model must have weights of a floating-point type"
                     + (f", none of which are {', '.join(shown)}" if shown else "")
-                    + (f"; for gradients by others, name them, as in wrt=[{inputs[0]!r}]" if inputs else "")
+                    + f"; name those that are inputs, as in wrt={inputs[:_MAX_SHOWN]}" * bool(inputs)
                 )
         else:
             tensors = _as_list(argument, names)
@@ -188,6 +188,7 @@ class GradientBuilder:
             if not isinstance(name, str) or name not in self._known:
                 raise ValueError(
                     f"{argument} has {name!r}{meant(name, self._known)}: must be the name of a tensor of the graph"
+                    + f", or pass wrt={PARAMETERS!r}" * ((argument, name) == ("wrt", PARAMETERS))
                 )
 
     def ties(self, names: Iterable[str]) -> list[Tied]:
@@ -286,6 +287,8 @@ class GradientBuilder:
     def warn_of_zero(self, zero: str, name: str) -> None:
         """Warn that a derivative is 0, by a format with a place for the tensor's name, and say where it is."""
         ends = list(dict.fromkeys(self.context.zeros))
+        ends += [f"before {stop!r}, which is in stop_at (--stop-at)" for stop in sorted(self.context.stop_at)]
+        ends += ["at RoIs, by through_rois=False (--no-through-rois)"] * (not self.context.through_rois)
         more = f", or only where the derivative is 0: {'; '.join(ends[:_MAX_SHOWN])}" if ends else ""
         warnings.warn(zero.format(repr(name)) + more, ZeroGradientWarning, stacklevel=4)
 

@@ -158,7 +158,8 @@ class GradientGraph(Tensors):
         """Mark a name as in use, and return it."""
         if name in self.names:
             raise ValueError(
-                f"the model has a tensor {name!r} already: choose another name with a mapping, as in wrt={{'x': 'dx'}}"
+                f"the model has a tensor {name!r} already: choose another name with a mapping, as in wrt={{'x': 'dx'}} "
+                "(--name x dx)"
             )
         self.names.add(name)
         return name

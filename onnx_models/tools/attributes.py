@@ -54,8 +54,8 @@ def remedy(node: onnx.NodeProto) -> str:
     if node.domain.startswith("com.microsoft"):
         return ": ONNX Runtime's optimizer writes such nodes; take the model before its optimization"
     return (
-        ": an operator of ortops.operator must be among operators= (--operators), or be given to "
-        "onnx_models.register_schemas"
+        ": if ortops.operator makes this operator, it must be among operators= (--operators), or be given to "
+        "onnx_models.register_schemas; docs/custom_operators.md gives it a gradient"
     )
 
 
@@ -64,7 +64,7 @@ def unknown_among(nodes: Iterable[onnx.NodeProto]) -> str:
     for node in nodes:
         key = normalize_domain(node.domain), node.op_type
         if key[0] and key not in COMPOSITIONS and not onnx.defs.has(node.op_type, node.domain):
-            return f". It knows nothing of {label(node)} of the domain {node.domain}{remedy(node)}"
+            return f". Nothing is known of {label(node)} of the domain {node.domain}{remedy(node)}"
     return ""
 
 

@@ -24,11 +24,13 @@ from onnx_models.tools.protos import (
     iter_graphs,
     iter_nodes,
     label,
+    meant,
     normalize_domain,
     strip_weights,
     subgraphs,
 )
 from onnx_models.tools.schema import register_schemas
+from ortops.foreign.standard import onnx_names
 
 Tensors = Mapping[str, onnx.TypeProto.Tensor]
 """The known types of tensors, by name."""
@@ -195,7 +197,8 @@ def node_checker(opsets: Mapping[str, int]) -> Callable[[onnx.NodeProto], None]:
         if not is_known and (domain, node.op_type) in COMPOSITIONS:
             return
         if not domain and not onnx.defs.has(node.op_type):
-            raise ValueError(f"{label(node)}: ONNX has no operator {node.op_type}{remedy(node)}")
+            near = meant(node.op_type, onnx_names())
+            raise ValueError(f"{label(node)}: ONNX has no operator {node.op_type}{near}{remedy(node)}")
         with single_line_errors(label(node)):
             onnx.checker.check_node(node, context)
 

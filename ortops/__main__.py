@@ -15,7 +15,7 @@ import click
 import ortops
 from ortops.custom.operator import describe
 from ortops.help_text import keep_names_whole
-from ortops.library.targets import FLOAT_TYPES, STANDARD_OPSETS, TARGETS
+from ortops.library.targets import FLOAT_TYPES, STANDARD_OPSETS, TARGETS, this_machine
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN
 
@@ -88,6 +88,9 @@ def _imported(name: str, context: click.Context, option: click.Parameter) -> Any
 )
 def library(out: Path, *, verbose: bool, **options: Any) -> None:
     """Build a library and show the progress."""
+    platform = TARGETS[options["target"] or this_machine()]
+    if out.suffix != platform.ending and out.suffix in {target.ending for target in TARGETS.values()}:
+        raise click.BadParameter(f"{out} must end in {platform.ending} on the platform of --target", param_hint="--out")
     if verbose:
         logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:

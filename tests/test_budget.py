@@ -11,14 +11,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
-    "ortops": (17687, 4509, 4260),
+    "ortops": (17689, 4508, 4260),
     "onnx_models": (11739, 2596, 2692),
     "conformance": (12970, 2766, 3044),
     "benchmarks": (894, 136, 224),
     "docs": (645, 89, 138),
     "examples": (771, 127, 242),
     "release": (361, 67, 95),
-    "tests": (24037, 890, 5726),
+    "tests": (24045, 890, 5728),
 }
 SPDX = "# SPDX-License-Identifier: "
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

@@ -121,6 +121,7 @@ def test_what_a_function_of_shapes_does_wrong_is_told(
     ("shapes", "says"),
     [
         (lambda x: (x[0], 1), r"must return a tuple of 1 int"),
+        (lambda x: ((x[0], 1),), r"must return a tuple of 1 int"),
         (lambda x: x[0], r"must return a tuple of 1 int"),
         (lambda x: (x[0] * 0.5,), r"must return a tuple of 1 int"),
         (lambda x: (x[0],) if x[0] else None, "must return a tuple of 1 int"),

@@ -44,8 +44,8 @@ ROWS: list[tuple[str, dict[str, Any], str]] = [
     (OK, {"shapes": "def shapes(x, y): ..."}, "t::f: shapes must take x by name: missing a required argument: 'y'"),
     (OK, {"shapes": lambda: ()}, "t::f: shapes must take x by name: got an unexpected keyword argument 'x'"),
     # Parameters and results.
-    ("def f(x): ...", {}, "t::f: parameter x has the annotation None: must be an input, "),
-    ("def f(x: F): ...", {}, "its result has the annotation None: must be "),
+    ("def f(x): ...", {}, "t::f: parameter x has no annotation: must be an input, "),
+    ("def f(x: F): ...", {}, "its result has no annotation: must be "),
     ("def f(x: F, flag: bool = True) -> F: ...", {}, "parameter flag has the annotation <class 'bool'>"),
     ("def f(x: F, **rest: int) -> F: ...", {}, "parameter rest takes any keyword"),
     (

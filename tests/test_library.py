@@ -253,6 +253,15 @@ def test_command_names_missing_folder_before_it_compiles(tmp_path: Path) -> None
     assert "compiling" not in result.output
 
 
+def test_command_refuses_a_file_name_of_another_platform(tmp_path: Path) -> None:
+    made = tmp_path / "ortops.wrong"
+    for target, ending in (("x86_64-windows", ".so"), ("x86_64-linux", ".dll"), ("aarch64-macos", ".so")):
+        given = ["library", "--out", os.fspath(made.with_suffix(ending)), "--target", target]
+        result = CliRunner().invoke(main, given)
+        assert result.exit_code == 2
+        assert f"must end in {TARGETS[target].ending}" in " ".join(result.output.split())
+
+
 def test_command_refuses_unknown_operator(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["library", "--out", os.fspath(tmp_path / "x"), "--operators", "RoiAlign_16,Foo"])
     assert result.exit_code == 2

@@ -48,11 +48,12 @@ def check_returned(function: Callable[..., Any], result: Any, returned: Returned
         if result != types.none:
             raise CompileError(f"{function.__qualname__} returns {result}: must fill its outputs and return nothing")
         return
-    is_several = returned.ranks is not None and len(returned.ranks) > 1
-    parts = list(result) if is_several and _is_tuple(result) else [result]
-    counts = [len(part) if _is_tuple(part) else -1 for part in parts]
     due = [returned.length_count if returned.length_count > 1 else -1] if returned.ranks is None else [*returned.ranks]
-    if counts != due or not all(isinstance(part, types.Integer) for part in _flat(result)):
+    are_shapes = returned.ranks is not None and _is_tuple(result)
+    parts = list(result) if are_shapes and (len(due) > 1 or any(map(_is_tuple, result))) else [result]
+    counts = [len(part) if _is_tuple(part) else -1 for part in parts]
+    lengths = [length for part in parts for length in (part if _is_tuple(part) else [part])]
+    if counts != due or not all(isinstance(length, types.Integer) for length in lengths):
         rules = ["an int" if count < 0 else f"a tuple of {count} int" for count in due]
         rule = rules[0] if len(rules) == 1 else f"a tuple of {', '.join(rules)}"
         raise CompileError(f"{function.__qualname__} returns {result}: must return {rule}")
@@ -60,11 +61,6 @@ def check_returned(function: Callable[..., Any], result: Any, returned: Returned
 
 def _is_tuple(numba_type: Any) -> bool:
     return isinstance(numba_type, types.BaseTuple)
-
-
-def _flat(numba_type: Any) -> list[Any]:
-    """The types in nested tuples."""
-    return [inner for part in numba_type for inner in _flat(part)] if _is_tuple(numba_type) else [numba_type]
 
 
 def store_lengths(context: Any, builder: Any, value: Any, numba_type: Any, target: Any, at: int) -> int:

@@ -214,9 +214,7 @@ def _outputs(hint: Any, name: str, variables: dict[str, tuple[ElementType, ...]]
         inner, shape = _without_shape(get_args(inner)[0] if is_variadic else inner, shape)
         kinds = _element_types(inner, f"{name}: its result")
         if kinds is None:
-            raise TypeError(
-                f"{name}: its result has the annotation {part!r}: must be {ARRAYS}; or a tuple or list of these"
-            )
+            raise TypeError(f"{name}: its result has {_given(part)}: must be {ARRAYS}; or a tuple or list of these")
         variable = _variable(inner, kinds, output, variables)
         if variable in variables and not isinstance(_scalar(inner), TypeVar):
             raise TypeError(
@@ -297,6 +295,10 @@ def _element_types(hint: Any, where: str) -> tuple[ElementType, ...] | None:
     return kinds
 
 
+def _given(hint: Any) -> str:
+    return "no annotation" if hint is None else f"the annotation {hint!r}"
+
+
 def _attribute_type(hint: Any, where: str) -> tuple[Any, tuple[str, ...]]:
     """An attribute's type, and the allowed strings."""
     if get_origin(hint) is Literal and all(isinstance(choice, str) for choice in get_args(hint)):
@@ -305,7 +307,7 @@ def _attribute_type(hint: Any, where: str) -> tuple[Any, tuple[str, ...]]:
         return f"{_NUMBERS[get_args(hint)[0]]}S", ()
     if hint not in _NUMBERS:
         raise TypeError(
-            f"{where} has the annotation {hint!r}: must be an input, {ARRAYS}; or an attribute, int, float, str or a list "
-            "of one of these"
+            f"{where} has {_given(hint)}: must be an input, {ARRAYS}; or an attribute, int, float, str or a list of one of "
+            "these"
         )
     return _NUMBERS[hint], ()

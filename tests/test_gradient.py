@@ -42,6 +42,7 @@ FEEDS = {"x": X, "k": np.array([1, 2])}
         ({"loss": "y"}, ValueError, r"loss = 'y' has shape \['N', 3\]: must have one element"),
         ({"loss": ["loss"]}, ValueError, r"loss has \['loss'\]: must be the name of a tensor"),
         ({"wrt": ["nothing"]}, ValueError, "wrt has 'nothing': must be the name of a tensor"),
+        ({"wrt": ["parameters"]}, ValueError, "wrt has 'parameters': must be .*, or pass wrt='parameters'"),
         ({"wrt": []}, ValueError, "must be one or more different names"),
         ({"wrt": ["x", "x"]}, ValueError, "must be one or more different names"),
         ({"wrt": ["k"]}, ValueError, "wrt has 'k' of type int64: must have a floating-point type"),

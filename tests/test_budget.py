@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
     "ortops": (17689, 4508, 4260),
     "onnx_models": (11739, 2596, 2692),
-    "conformance": (12970, 2766, 3044),
+    "conformance": (12969, 2766, 3043),
     "benchmarks": (894, 136, 224),
     "docs": (645, 89, 138),
     "examples": (771, 127, 242),

@@ -218,7 +218,7 @@ def test_every_case_of_an_unsafe_backend_is_asked_in_a_child(monkeypatch: pytest
         raise AssertionError("asked in this process")
 
     # In the child, where nothing is replaced, the name is that of the reference.
-    unsafe = SimpleNamespace(is_unsafe=True, expected_failures=(), conventions=(), prepare=prepare)
+    unsafe = SimpleNamespace(is_unsafe=True, expected_failures=(), conventions=(), version="", prepare=prepare)
     monkeypatch.setattr(backends, "load", lambda *_: unsafe)
     case = case_of("roi_align/edge/half_pixel_inside/v16/float")
     schedule._loaded.cache_clear()  # noqa: SLF001

@@ -9,14 +9,12 @@ from pathlib import Path
 import click
 
 from conformance import backends, schedule
-from conformance.commands.options import TIME_LIMIT, out_file, selected_cases, wrong_call
+from conformance.commands.options import MAX_NAMED, TIME_LIMIT, out_file, selected_cases, wrong_call
 from conformance.expected_failures import find
 from conformance.explain import Explanation, explain
 from conformance.explain.drawing import picture
 from conformance.report.terminal import console, line, table
 from ortops import atomic_file
-
-_MAX_NAMED = 4
 
 
 @click.command(
@@ -40,7 +38,7 @@ def explain_command(case_id: str, backend_name: str | None, time_limit: float, s
     """
     case, *others = selected_cases(case_id, "CASE")
     if others:
-        named = ", ".join(each.id for each in (case, *others)[:_MAX_NAMED])
+        named = ", ".join(each.id for each in (case, *others)[:MAX_NAMED])
         raise click.BadParameter(f"{case_id!r} matches {1 + len(others)} cases, such as {named}", param_hint="CASE")
     answer = result = listed = None
     if backend_name is not None:

@@ -48,11 +48,6 @@ _OURS_ALONE = (
     "ours another domain, ortops.register(sess_options, domain='com.example')"
 )
 
-_ORT_FORMAT = (
-    "a model in ONNX Runtime's own format does not contain its opset: must be given by ortops.register(sess_options, "
-    "opset=...)"
-)
-
 _OTHER_LIBRARY = (
     "sess_options have another library with operators in a domain that ortops also has: make new options. If the library is "
     "one of ortops (python -m ortops library) or, but for Windows, that of onnxruntime-extensions, do not register it: "
@@ -253,7 +248,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     error.
     """
 
-    _computed: list[tuple[str, str]] | None
+    _computed: list[tuple[str, str]]
+    _seen: set[str]
 
     @awaited_at_exit
     def __init__(
@@ -270,8 +266,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         """Make a session as onnxruntime.InferenceSession does, with your own operators (`ortops.operator`).
 
         Args:
-            path_or_bytes: the model, which may have external data. For a model in ONNX Runtime's own format, the opset given
-                to `register` decides how nodes of ONNX and other projects run.
+            path_or_bytes: the model, which may have external data or be in ONNX Runtime's own format.
             sess_options: the options; they do not change for other sessions.
             providers: execution providers.
             provider_options: the providers' options.
@@ -338,7 +333,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                     raise
             else:
                 fused = [identity_of(node) for node in changed.graph.node if node.op_type == "MSDeformAttn"]
-                self._computed = [*dict.fromkeys([*(self._computed or ()), *fused])]
+                self._computed = [*dict.fromkeys([*self._computed, *fused])]
                 return
         try:
             self._make_from(self._model, make)
@@ -382,16 +377,12 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         serves = standard is not False
         self._serves = serves and bool(standard or registration.nodes or has_only_cpu(options, providers))
         self._search(self._model)
-        if self._computed is None and standard and not registration.nodes:
-            raise ValueError(f"standard = True: {_ORT_FORMAT}")
 
     def _search(self, model: Any) -> None:
         """Find the nodes and definitions in the model that ONNX Runtime gets."""
         found = served_nodes(model, self._users.values(), domain=self._registration.domain, serves=self._serves)
-        self._seen: set[str] = set() if found is None else found.seen
-        self._computed = None if found is None else found.nodes
-        known = self._registration.nodes if self._serves else ()
-        self._nodes: Sequence[Operator] = known if found is None else found.definitions
+        self._nodes: Sequence[Operator] = found.definitions
+        self._computed, self._seen = found.nodes, found.seen
 
     def ortops_nodes(self) -> list[tuple[str, str]]:
         """The nodes that ortops computes, in the model's graph, its subgraphs and its functions.
@@ -402,12 +393,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         Returns:
             The name and the operator of each node, such as ``("/head/RoiAlign", "RoiAlign")``. The name is that of the
             node's first output if the node has none. An attention that the session computes by MSDeformAttn is one node.
-
-        Raises:
-            RuntimeError: the model is in ONNX Runtime's own format, which ortops does not read.
         """
-        if self._computed is None:
-            raise RuntimeError("ortops does not read models in ONNX Runtime's own format")
         return list(self._computed)
 
     @awaited_at_exit

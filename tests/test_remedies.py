@@ -164,21 +164,6 @@ def test_an_element_type_that_an_operator_of_ours_does_not_take_is_named(node: s
     assert says in advice(parse(node, 16, imports=', "ai.onnx.contrib" : 1, "mmcv" : 1'))
 
 
-def test_a_model_in_onnx_runtimes_format_runs_after_the_call_that_the_error_names(tmp_path: Path) -> None:
-    model, path, chosen = parse(f"y = {ROI_ALIGN}"), tmp_path / "model.ort", options()
-    chosen.optimized_model_filepath = str(path)
-    chosen.add_session_config_entry("session.save_model_format", "ORT")
-    expected = answer(model, chosen, FEEDS)
-    for given in (path, path.read_bytes()):
-        with pytest.raises(ValueError, match=r"standard = True: .* must be given by ortops.register"):
-            ortops.InferenceSession(given, options(), providers=[CPU], standard=True)
-        call = re.search(r"ortops\.register\(sess_options, opset=\d+\)", advice(given))
-        assert call
-        sess_options = options()
-        eval(call[0], {"ortops": ortops, "sess_options": sess_options})  # noqa: S307 - what the error says
-        assert answer(given, sess_options, FEEDS).tobytes() == expected.tobytes()
-
-
 _kept: list[Domains] = []
 
 

@@ -58,8 +58,7 @@ def saved(model: onnx.ModelProto) -> bytes:
 
 
 def names_of_served(model: Any) -> list[str]:
-    found = served_nodes(model)
-    return [] if found is None else [operator.name for operator in found.definitions]
+    return [operator.name for operator in served_nodes(model).definitions]
 
 
 def run(model: onnx.ModelProto | bytes | Path, chosen: Any = None, **arguments: Any) -> NDArray[np.float32]:
@@ -168,17 +167,49 @@ def test_a_session_names_the_nodes_that_ortops_computes(body: str, inner: str, t
     )
 
 
-def test_a_session_names_no_nodes_that_onnx_runtime_computes(tmp_path: Path) -> None:
+def test_a_session_names_no_nodes_that_onnx_runtime_computes() -> None:
     model = parse(f"y = {ROI_ALIGN}", 16)
     assert ortops.InferenceSession(saved(model), options(), standard=False).ortops_nodes() == []
-    saving, path = options(), str(tmp_path / "model.ort")
-    saving.optimized_model_filepath = path
-    ortops.InferenceSession(saved(model), saving, providers=[CPU])
-    reading = options()
-    ortops.register(reading, opset=16)
-    session = ortops.InferenceSession(path, reading, providers=[CPU])
-    with pytest.raises(RuntimeError, match="does not read models in ONNX Runtime's own format"):
-        session.ortops_nodes()
+
+
+def in_own_format(body: str, opset: int, folder: Path, session: Any, *, imports: str = "") -> Path:
+    """A model in ONNX Runtime's own format that a session wrote."""
+    path, saving = folder / "model.ort", options()
+    saving.optimized_model_filepath = str(path)
+    saving.add_session_config_entry("session.save_model_format", "ORT")
+    session(saved(parse(body, opset, imports=imports)), saving, providers=[CPU])
+    return path
+
+
+@pytest.mark.parametrize("opset", [10, 16, 22])
+@pytest.mark.parametrize("body", [f"y = {ROI_ALIGN}", IF, LOOP])
+def test_a_model_in_the_format_of_onnx_runtime_runs_by_its_opset(body: str, opset: int, tmp_path: Path) -> None:
+    path = in_own_format(body, opset, tmp_path, ortops.InferenceSession)
+    registered = options()
+    ortops.register(registered, opset=16)
+    for source, given in ((path, options()), (str(path), registered), (path.read_bytes(), options())):
+        session = ortops.InferenceSession(source, given, providers=[CPU])
+        assert [name for _, name in session.ortops_nodes()] == ["RoiAlign"]
+        assert session.run(None, FEEDS)[0].tobytes() == run(parse(body, opset)).tobytes()
+    with pytest.raises(Exception, match="ortops runs RoiAlign on the CPU with standard=True"):
+        run(path, standard=False)
+
+
+def test_a_file_that_onnx_runtime_wrote_keeps_its_kernels(tmp_path: Path) -> None:
+    body = f"y = {ROI_ALIGN}"
+    path = in_own_format(body, 16, tmp_path, onnxruntime.InferenceSession)
+    session = ortops.InferenceSession(path, options(), providers=[CPU], standard=True)
+    assert session.ortops_nodes() == []
+    assert session.run(None, FEEDS)[0].tobytes() == native(parse(body, 16)).tobytes()
+
+
+def test_a_damaged_file_of_this_format_is_no_model(tmp_path: Path) -> None:
+    content = in_own_format(IF, 22, tmp_path, ortops.InferenceSession).read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        damaged = np.frombuffer(content, np.uint8).copy()
+        damaged[rng.integers(8, damaged.size, 8)] = rng.choice([0, 1, 127, 128, 255], 8)
+        served_nodes(damaged.tobytes()[: rng.integers(8, damaged.size)])
 
 
 @pytest.mark.parametrize(("opset", "of_function"), [(22, 10), (10, 16)])

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import onnx
 
 from ortops.custom.operator import OTHER_DOMAIN, CustomOperator
-from ortops.foreign.model_nodes import declared_types, is_ort_format, nodes_of
+from ortops.foreign.model_nodes import declared_types, nodes_of
 from ortops.foreign.near_names import near_names
 from ortops.foreign.standard import STANDARD_NAMES, onnx_names
 from ortops.foreign.third_party import THIRD_PARTY
@@ -54,9 +54,6 @@ def hint_for(
     """
     operators = (*OPERATORS, *users)
     if (lacking := _NO_KERNEL.search(message)) and lacking["name"] in STANDARD_NAMES:
-        if is_ort_format(model):
-            call = f"ortops.register(sess_options, opset={lacking['version']})"
-            return f"For a model in ONNX Runtime's own format, ortops runs {lacking['name']} after {call}."
         return f"ortops runs {lacking['name']} on the CPU with standard=True, or after onnx_models.convert."
     if wrong := _WRONG_TYPE.search(message):
         return _hint_for_type(wrong, model, (*operators, *nodes))

@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from ortops.foreign.near_names import meant
+from ortops.foreign.ort_format import is_ort_format, read_nodes
 from ortops.foreign.protos import normalize_domain
 from ortops.foreign.standard import STANDARD_NAMES, implementation, onnx_definition
 from ortops.foreign.third_party import THIRD_PARTY_DEFINITIONS
@@ -25,9 +26,6 @@ from ortops.spec import DOMAIN, Operator
 
 _PARTS = (b"RoiAlign", b"RoIAlign", b"MaxRoiPool", b"grid_sampler", b"DeformConv", b"caleDeformableAtt", b"GridSample")
 """The name of each operator whose nodes a session runs or changes, of ONNX or of another project, contains one of these."""
-
-_ORT_FORMAT = b"ORTM"
-"""Bytes 4 to 7 of a model in ONNX Runtime's own format."""
 
 _GRAPH, _OPSET_IMPORT, _FUNCTIONS = 7, 8, 25
 """Fields of ModelProto."""
@@ -63,18 +61,17 @@ class ServedNodes(NamedTuple):
 
 def served_nodes(
     model: object, users: Iterable[Operator] = (), *, domain: str = DOMAIN, serves: bool = True
-) -> ServedNodes | None:
+) -> ServedNodes:
     """Check the names of attributes in a model, and find the nodes that a session's operators compute.
 
     Args:
-        model: the model as bytes or the path of its file, as for a session.
+        model: the model as bytes or the path of its file, as for a session; also in ONNX Runtime's own format.
         users: the operators of users that the session has.
         domain: the domain of this project's operators.
         serves: whether the session runs nodes of ONNX and other projects itself; if not, none is checked or found.
 
     Returns:
-        The nodes; None for a model in ONNX Runtime's own format. Nothing is found if the argument is not a model; ONNX
-        Runtime then raises the error.
+        The nodes. Nothing is found if the argument is not a model; ONNX Runtime then raises the error.
 
     Raises:
         ValueError: a function in the model imports an opset at which an operator's attributes differ from the model's opset.
@@ -85,13 +82,13 @@ def served_nodes(
     names = [_short_field(field, operator.name) for operator in users for field in (_OP_TYPE, _FUNCTION_NAME)]
     parts = [_short_field(_DOMAIN, domain), *names, *(_PARTS if serves else ())]
     with _content(model) as data:
-        if data[4:8] == _ORT_FORMAT:
-            return None
+        if is_ort_format(data):
+            return _served([("", *read_nodes(data))], set(), known, serves=serves)
         try:
             searched = _SearchedModel(data, parts)
         except (IndexError, ValueError, DecodeError):
             return ServedNodes([], [], set())
-        return searched.served(known, serves=serves)
+        return _served(searched.scopes(), searched.functions, known, serves=serves)
 
 
 def identity_of(node: onnx.NodeProto) -> tuple[str, str]:
@@ -105,12 +102,6 @@ def parsed(model: object) -> onnx.ModelProto | None:
     with _content(model) as data, contextlib.suppress(DecodeError):
         return proto if proto.ParseFromString(data[:]) and proto.HasField("graph") else None
     return None
-
-
-def is_ort_format(model: object) -> bool:
-    """Whether a model, as for `served_nodes`, is in ONNX Runtime's own format, which has no opset."""
-    with _content(model) as data:
-        return bool(data[4:8] == _ORT_FORMAT)
 
 
 def nodes_of(model: object, name: str) -> list[onnx.NodeProto]:
@@ -196,31 +187,41 @@ class _SearchedModel:
             ),
         ]
 
-    def served(self, known: Mapping[tuple[str, str], Operator], *, serves: bool) -> ServedNodes:
-        """See `served_nodes`; `known` has the operators of this project and of users."""
-        functions = {(normalize_domain(function.domain), function.name) for function in self._functions}
-        definitions, scopes = dict[tuple[str, str], Operator](), self.scopes() if self._nodes or self._functions else []
-        computed = list[tuple[str, str]]()
-        for place, import_, nodes in scopes:
-            opset = scopes[0][1]
-            for node in _all(nodes):
-                identity = normalize_domain(node.domain), node.op_type
-                is_served = serves and identity not in known
-                definition = _definition(*identity, opset) if is_served else known.get(identity)
-                if definition is None or identity in functions:
-                    continue
-                where = f"node {node.name!r} ({node.op_type}){place}"
-                _check_names(definition, node, where)
-                computed.append(identity_of(node))
-                if not is_served:
-                    continue
-                if import_ != opset and _names(_definition(*identity, import_)) != _names(definition):
-                    raise ValueError(
-                        f"{where}: its function imports opset {import_}, the model {opset}: must be the same opset, or "
-                        "must be converted (onnx_models.convert)"
-                    )
-                definitions[identity] = definition
-        return ServedNodes(list(definitions.values()), computed, {node.op_type for node in self._nodes})
+    @property
+    def functions(self) -> set[tuple[str, str]]:
+        """The domains and names of the model's functions."""
+        return {(normalize_domain(function.domain), function.name) for function in self._functions}
+
+
+def _served(
+    scopes: Sequence[tuple[str, int, Iterable[onnx.NodeProto]]],
+    functions: Collection[tuple[str, str]],
+    known: Mapping[tuple[str, str], Operator],
+    *,
+    serves: bool,
+) -> ServedNodes:
+    """See `served_nodes`; the first scope is the graph, and `known` has the operators of this project and of users."""
+    definitions, computed = dict[tuple[str, str], Operator](), list[tuple[str, str]]()
+    for place, import_, nodes in scopes:
+        opset = scopes[0][1]
+        for node in _all(nodes):
+            identity = normalize_domain(node.domain), node.op_type
+            is_served = serves and identity not in known
+            definition = _definition(*identity, opset) if is_served else known.get(identity)
+            if definition is None or identity in functions:
+                continue
+            where = f"node {node.name!r} ({node.op_type}){place}"
+            _check_names(definition, node, where)
+            computed.append(identity_of(node))
+            if not is_served:
+                continue
+            if import_ != opset and _names(_definition(*identity, import_)) != _names(definition):
+                raise ValueError(
+                    f"{where}: its function imports opset {import_}, the model {opset}: must be the same opset, or "
+                    "must be converted (onnx_models.convert)"
+                )
+            definitions[identity] = definition
+    return ServedNodes(list(definitions.values()), computed, {node.op_type for node in scopes[0][2]})
 
 
 def _definition(domain: str, name: str, opset: int) -> Operator | None:

@@ -103,8 +103,8 @@ def test_operators_argument_takes_single_operator() -> None:
 @pytest.mark.parametrize(
     ("node", "says"),
     [
-        ("t.f <a = 1> (x)", r"node '' \(f\).*: t::f has no attribute a$"),
-        ("ai.onnx.contrib.RoiAlign_10 <size = 1, half = 1> (x)", "RoiAlign_10 has no attribute half, size$"),
+        ("t.f <a = 1> (x)", r"node '' \(f\).*: t::f has no attribute 'a': it has none$"),
+        ("ai.onnx.contrib.RoiAlign_10 <size = 1, half = 1> (x)", "no attribute 'size': must be one of mode, out"),
     ],
 )
 @pytest.mark.parametrize(

@@ -151,6 +151,8 @@ def check_fused(model: onnx.ModelProto, values: dict[str, Any]) -> None:
     counts = kinds(fused)
     assert fused is not None
     assert (counts["MSDeformAttn"], counts["GridSample"], counts["ReduceSum"]) == (1, 0, 0)
+    read = {name for node in fused.graph.node for name in node.input} | {value.name for value in fused.graph.input}
+    assert {tensor.name for tensor in fused.graph.initializer} <= read
     # A session would compute the model itself if ONNX Runtime refused the fused one.
     for expected, computed in zip(plain(model, values), ours(fused, values, standard=False), strict=True):
         np.testing.assert_allclose(computed, expected, rtol=0, atol=2e-6)

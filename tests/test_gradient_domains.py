@@ -16,7 +16,7 @@ from onnx_models import convert
 from onnx_models.gradient import ZeroGradientWarning, gradient, vjp
 from onnx_models.tools.types import infer_shapes
 
-HEADER = '<ir_version: 10, opset_import: ["" : 18, "ai.onnx.ml" : 3, "com.microsoft" : 1]>'
+HEADER = '<ir_version: 10, opset_import: ["" : 18, "ai.onnx.ml" : 3, "com.microsoft" : 1, "mmcv" : 1]>'
 
 
 def weights(**shapes: tuple[int, ...]) -> list[onnx.TensorProto]:
@@ -52,6 +52,10 @@ def test_a_value_that_is_imputed_has_no_gradient_whatever_its_derivative(imputed
         (
             "y = com.microsoft.Attention<num_heads = 1>(x, w, b)",
             "optimizer writes such nodes; take the model before its",
+        ),
+        (
+            "y = mmcv.MMCVRoiAlign(x, x)",
+            r"onnx_models.convert \(the command convert\) puts an operator with a gradient",
         ),
         ("z, y = com.microsoft.SkipLayerNormalization(x, x, w)", "no gradient by its output 'y'"),
         ("l, y = ai.onnx.ml.SVMClassifier(x)", "SVMClassifier.* its scores are votes"),

@@ -174,7 +174,7 @@ def test_old_processor_gets_status(library: Path, processor: str, text: str, tmp
 
 
 @on_linux
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 def test_valgrind_finds_no_error_of_library(library: Path, model: Path, host: list[str]) -> None:
     at_exit = []

@@ -190,7 +190,9 @@ def _inputs(operator: Operator, nodes: Sequence[onnx.NodeProto]) -> tuple[str, .
     }
     if len(present) > 1:
         every = " and ".join(sorted(", ".join(names) for names in present))
-        raise ValueError(f"inputs {every}: must be the same for all nodes of an operator, which share a body")
+        raise ValueError(
+            f"inputs {every}: must be the same for all nodes of an operator: they share a body; lower needs none"
+        )
     return present.pop()
 
 

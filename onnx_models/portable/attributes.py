@@ -38,7 +38,9 @@ class Attributes:
     def _refuse(self, what: str, values: set[str] | set[int]) -> None:
         if len(values) > 1:
             every = " and ".join(sorted(map(str, values)))
-            raise ValueError(f"{what} = {every}: must be the same for all nodes of an operator, which share a body")
+            raise ValueError(
+                f"{what} = {every}: must be the same for all nodes of an operator, which share a body; lower needs none"
+            )
 
     @property
     def words(self) -> dict[str, AttributeValue]:

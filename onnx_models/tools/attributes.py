@@ -16,6 +16,7 @@ import onnx
 from onnx_models.tools.compositions import COMPOSITIONS
 from onnx_models.tools.protos import label, meant, normalize_domain
 from ortops.custom.decorator import CustomOperator
+from ortops.foreign.third_party import THIRD_PARTY
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, Attribute, AttributeValue, Operator
 
@@ -51,6 +52,8 @@ def remedy(node: onnx.NodeProto) -> str:
     """The remedy for a node outside ONNX's domain whose operator is unknown or has no gradient."""
     if custom_of(node) is not None:
         return ": ortops.operator can give its operator a gradient or a body"
+    if (normalize_domain(node.domain), node.op_type) in THIRD_PARTY:
+        return ": onnx_models.convert (the command convert) puts an operator with a gradient in its place"
     if node.domain.startswith("com.microsoft"):
         return ": ONNX Runtime's optimizer writes such nodes; take the model before its optimization"
     return (

@@ -44,11 +44,15 @@ def fuse(model: onnx.ModelProto, domain: str) -> int:
     lengths = Lengths(graph, search.constants, ranks)
     added = {each.last: each.nodes(search, lengths, domain) for each in attentions if each.fits(lengths)}
     if added:
-        needed = search.needed(added)
+        needed, read = search.needed(added)
         nodes = [(*added.get(i, ()), *((node,) if i in needed else ())) for i, node in enumerate(graph.node)]
         kept = [node for group in nodes for node in group]
         del graph.node[:]
         graph.node.extend(kept)
+        read.update(value.name for value in graph.input)
+        for index in reversed(range(len(graph.initializer))):
+            if graph.initializer[index].name not in read:
+                del graph.initializer[index]
         import_domain(model, domain, DOMAIN_VERSION)
     return len(added)
 
@@ -302,19 +306,21 @@ class _Search:
             self.kept.update(_names_read(node))
         self.names = {*self._producers, *self._readers, *self.kept, *(tensor.name for tensor in graph.initializer)}
 
-    def needed(self, added: Mapping[int, Sequence[onnx.NodeProto]]) -> set[int]:
-        """The indices of nodes that the graph's outputs depend on, with added nodes in place of those at their indices."""
+    def needed(self, added: Mapping[int, Sequence[onnx.NodeProto]]) -> tuple[set[int], set[str]]:
+        """The nodes, by index, and the tensors that the outputs depend on, with added nodes in place of others."""
         needed, names, seen = set[int](), set(self.kept), set[str]()
         while names:
             name = names.pop()
-            index = self._producers.get(name)
-            if name in seen or index is None:
+            if name in seen:
                 continue
             seen.add(name)
+            index = self._producers.get(name)
+            if index is None:
+                continue
             if index not in added:
                 needed.add(index)
             names.update(read for node in added.get(index, self.nodes[index : index + 1]) for read in node.input)
-        return needed
+        return needed, seen
 
     def chain(self, name: str, *op_types: str) -> list[onnx.NodeProto]:
         """The node that computes a tensor, the one that computes its first input, and so on, if of these operators."""

@@ -45,7 +45,7 @@ def _names(choices: Iterable[str]) -> Callable[[click.Context, click.Parameter, 
 
 def _operators(context: click.Context, option: click.Parameter, values: Sequence[str]) -> list[Any] | None:
     """The operators of an option whose values are names and, for those of users, module:attribute, with commas."""
-    ours = click.Choice(list(BY_NAME))
+    ours = click.Choice([*BY_NAME, "MODULE:NAME"])
     return [
         _imported(name, context, option) if ":" in name else ours.convert(name, option, context)
         for value in values
@@ -101,7 +101,7 @@ def library(out: Path, *, verbose: bool, **options: Any) -> None:
         raise click.ClickException(str(error)) from error
     number = len(options["operators"] or BY_NAME)
     click.echo(
-        f"{out}: {number} operator{'s' * (number != 1)} in {', '.join(options['types'] or ['all types'])}, "
+        f"{out}: {number} operator{'s' * (number != 1)} in {', '.join(options['types'] or ['all their types'])}, "
         f"{out.stat().st_size // 1000} kB, to register with {' or '.join(functions)}"
     )
 

@@ -24,6 +24,11 @@ COMPILED: dict[str, Any] = {"compiled": True, "outputs": ["y"]}
 ROWS: list[tuple[str, dict[str, Any], str]] = [
     (
         "def f(x: F) -> F: ...",
+        {"gradient": print},
+        "t::f: gradient = <built-in function print>: must be made by ortops.op",
+    ),
+    (
+        "def f(x: F) -> F: ...",
         {"name": "Add"},
         "t::Add: must have another name, or 2 inputs: ONNX Runtime takes it for",
     ),

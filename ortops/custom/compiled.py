@@ -442,7 +442,10 @@ def shapes_in_models(label: str, function: Callable[..., Any], signature: Signat
     names = list(inspect.signature(function).parameters)
     inputs = {tensor.name for tensor in signature.inputs}
     if unknown := set(names) - inputs - {attribute.name for attribute in signature.attributes}:
-        raise TypeError(f"{label}: shapes takes {', '.join(sorted(unknown))}: must take inputs and attributes by name")
+        raise TypeError(
+            f"{label}: shapes takes {', '.join(sorted(unknown))}: must take inputs and attributes by name, those that it "
+            "needs, and no ** where the operator is compiled"
+        )
 
     def shapes(**given: Any) -> Any:
         lengths = [length for name in names if name in inputs for length in given[name] or ()]

@@ -128,6 +128,10 @@ def operator(
     if body is not None and (body.domain, body.name) != (domain, name):
         raise ValueError(f"body is of {body.domain}::{body.name}: must be of {domain}::{name}")
     label = f"{domain}::{name}"
+    if not isinstance(gradient, str | CustomOperator | None):
+        raise TypeError(
+            f"{label}: gradient = {gradient!r}: must be made by ortops.operator, or the name of one that is"
+        )
     check_function(function, label)
     as_lists = frozenset[str]()
     cls: type[CustomOperator] = CustomOperator

@@ -43,9 +43,11 @@ def outcomes(data: dict[str, Any]) -> dict[str, str]:
 
 
 def stored(file: Path, backend: str, outcomes: dict[str, str], **rest: object) -> Path:
-    """A report file with these outcomes; what did not pass has a message."""
+    """A report file with these outcomes, of which `listed` is an unexpected pass; what did not pass has a message."""
     cases = [
         {"id": case_id, "outcome": outcome, "message": "" if outcome == "passed" else f"{outcome}: [red]why[/]"}
+        if outcome != "listed"
+        else {"id": case_id, "outcome": "failed", "message": "passed, but is listed", "reason": "listed"}
         for case_id, outcome in outcomes.items()
     ]
     file.write_text(json.dumps({"backend": backend, **rest, "cases": cases}), "utf-8")

@@ -188,7 +188,26 @@ def test_compare_prints_counts_of_groups_that_differ_and_then_the_cases_the_wors
         *("1 no longer failing", "f/one/b: failed -> passed"),
         *("1 with another outcome", "f/one/c: unsupported -> expected_failure"),
         *("1 new", "f/two/n: passed", "1 gone", "f/two/f: passed"),
-        "1 newly failing, 1 failing otherwise, 1 no longer failing, 1 with another outcome, 1 new, 1 gone",
+        (
+            "1 newly failing, 1 failing otherwise, 0 passing unexpectedly, 1 no longer failing, 1 with another outcome, "
+            "1 new, 1 gone"
+        ),
+    ]
+
+
+def test_compare_tells_unexpected_passes_from_failures(tmp_path: Path) -> None:
+    before = {"f/one/a": "expected_failure", "f/one/b": "listed", "f/one/c": "listed", "f/one/d": "failed"}
+    result = compare(tmp_path, before, dict(zip(before, ("listed", "passed", "failed", "listed"), strict=True)))
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    assert lines[lines.index("1 newly failing") :] == [
+        *("1 newly failing", "f/one/c: unexpected_pass -> failed", "failed: [red]why[/]", "2 passing unexpectedly"),
+        *("f/one/a: expected_failure -> unexpected_pass", "passed, but is listed"),
+        *("f/one/d: failed -> unexpected_pass", "passed, but is listed"),
+        *("1 with another outcome", "f/one/b: unexpected_pass -> passed"),
+        (
+            "1 newly failing, 0 failing otherwise, 2 passing unexpectedly, 0 no longer failing, 1 with another outcome, "
+            "0 new, 0 gone"
+        ),
     ]
 
 
@@ -205,6 +224,9 @@ def test_compare_prints_counts_of_groups_that_differ_and_then_the_cases_the_wors
         ("failed", None, 0),
         (None, "passed", 0),
         ("failed", "failed", 0),
+        ("expected_failure", "listed", 0),
+        (None, "listed", 0),
+        ("listed", "failed", 1),
     ],
 )
 def test_the_status_is_1_if_a_case_begins_to_fail(

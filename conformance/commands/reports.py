@@ -92,8 +92,8 @@ def compare_command(before_file: Path, after_file: Path) -> None:
 
     `run --json` writes such files. They may be from two backends, or from two versions of one backend.
 
-    The exit status is 0 if every case that fails or crashes in B also did so in A, 1 if not (new cases included), 2 if a
-    file is not a report.
+    The exit status is 0 if every case that fails or crashes in B also did so in A, 1 if not (new cases included, unexpected
+    passes not), 2 if a file is not a report.
     """
     with wrong_call(None, NotAReportError):
         before, after = read(before_file), read(after_file)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from conformance.case import group_of, scenario_of
 from conformance.cases import by_id
-from conformance.outcome import Outcome, Result
+from conformance.outcome import Outcome, Reason, Result
 from conformance.report import counts
-from conformance.report.counts import COLOURS, Row, cut, in_words, kind_of
+from conformance.report.counts import COLOURS, MEANINGS, Row, cut, in_words, kind_of, kind_or_failed
 from conformance.report.record import Report
 from conformance.report.verdict import verdict
 
@@ -205,7 +205,8 @@ def _in_lines(texts: Iterable[Text], room: int) -> Text:
 
 
 NEWLY_FAILING = "newly failing"
-CHANGES = (NEWLY_FAILING, "failing otherwise", "no longer failing", "with another outcome", "new", "gone")
+LISTED = "passing unexpectedly"
+CHANGES = (NEWLY_FAILING, "failing otherwise", LISTED, "no longer failing", "with another outcome", "new", "gone")
 """The kinds of change between two reports, the worst first."""
 
 
@@ -213,7 +214,9 @@ def _change(before: Result | None, after: Result | None) -> str:
     """The kind of a change; None stands for a report without the case. A new case that fails is newly failing."""
     if after is None:
         return "gone"
-    was_bad = before is not None and before.outcome.is_bad
+    if after.reason is Reason.LISTED:
+        return LISTED
+    was_bad = before is not None and before.outcome.is_bad and before.reason is not Reason.LISTED
     if after.outcome.is_bad:
         return "failing otherwise" if was_bad else NEWLY_FAILING
     if before is None:
@@ -234,16 +237,16 @@ def write_changes(before: Report, after: Report, out: Console) -> Mapping[str, S
     changed: dict[str, list[str]] = {kind: [] for kind in CHANGES}
     for case_id in {**after.entries, **before.entries}:
         old, new = before.entries.get(case_id), after.entries.get(case_id)
-        if old is None or new is None or old.outcome is not new.outcome:
+        if old is None or new is None or kind_or_failed(old) != kind_or_failed(new):
             changed[_change(old, new)].append(case_id)
     for kind, ids in changed.items():
         if ids:
             line(out, f"{len(ids)} {kind}", "bold")
         for case_id in ids:
-            outcomes = [report.entries[case_id].outcome for report in (before, after) if case_id in report.entries]
+            entries = [report.entries[case_id] for report in (before, after) if case_id in report.entries]
             new = after.entries.get(case_id)
-            said = " -> ".join(outcome.value for outcome in outcomes)
-            line(out, f"  {case_id}: {said}", COLOURS[new.outcome.value] if new else "dim")
+            said = " -> ".join(map(kind_or_failed, entries))
+            line(out, f"  {case_id}: {said}", COLOURS[kind_or_failed(new)] if new else "dim")
             if new and new.outcome.is_bad and new.message:
                 line(out, f"      {new.message}")
     line(out, ", ".join(f"{len(ids)} {kind}" for kind, ids in changed.items()))
@@ -251,14 +254,13 @@ def write_changes(before: Report, after: Report, out: Console) -> Mapping[str, S
 
 
 def _differing(before: Report, after: Report) -> rich.table.Table:
-    """A table of the groups whose counts differ, with a column for each outcome that differs."""
-    tallies = (counts.tallies_of(report, lambda case_id, _: group_of(case_id)) for report in (before, after))
-    old, new = ({name: counts.by_outcome(tally) for name, tally in groups.items()} for groups in tallies)
+    """A table of the groups whose counts differ, with a column for each kind of outcome that differs."""
+    old, new = (counts.tallies_of(r, lambda case_id, _: group_of(case_id), kind_or_failed) for r in (before, after))
     pairs = {name: (old.get(name, Counter()), new.get(name, Counter())) for name in {**new, **old}}
     pairs = {name: (a, b) for name, (a, b) in pairs.items() if a != b}
-    shown = [outcome for outcome in Outcome if any(a[outcome] != b[outcome] for a, b in pairs.values())]
+    shown = [kind for kind in MEANINGS if any(a[kind] != b[kind] for a, b in pairs.values())]
     rows = (
-        (name, [f"{a[o]} -> {b[o]}" if a[o] != b[o] else str(a[o] or "") for o in shown])
+        (name, [f"{a[kind]} -> {b[kind]}" if a[kind] != b[kind] else str(a[kind] or "") for kind in shown])
         for name, (a, b) in pairs.items()
     )
-    return table(((in_words(outcome.value), COLOURS[outcome.value]) for outcome in shown), "group of cases", rows)
+    return table(((in_words(kind), COLOURS[kind]) for kind in shown), "group of cases", rows)

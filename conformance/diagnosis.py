@@ -55,6 +55,9 @@ SUMS = 16
 TIME_LIMIT = 5.0
 """Seconds of processor time for all diagnoses of a run. What has many failures comes first."""
 
+ANSWERS_LIKE = "answers like "
+"""How each sentence of a diagnosis begins."""
+
 Mutants = tuple[Mutant, ...]
 
 
@@ -83,7 +86,7 @@ class Diagnosis:
     def sentence(self) -> str:
         """What the mutants do, as a line of the report."""
         words = "; ".join(_begun_small(mutant.description.rstrip(".")) for mutant in self.mutants)
-        return f"answers like {self.name}{f' {self.where}' if self.where else ''}: {words}"
+        return f"{ANSWERS_LIKE}{self.name}{f' {self.where}' if self.where else ''}: {words}"
 
     def explains(self, result: Result) -> bool:
         """Whether the mutants give the backend's answer, which is certain if they gave all those that were compared."""

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from conformance.case import scenario_of
 from conformance.cases import case_of
-from conformance.diagnosis import Diagnosis
+from conformance.diagnosis import ANSWERS_LIKE, Diagnosis
 from conformance.expected_failures import FOUND_WITH, LEVEL, TABLE, ExpectedFailure, Floor
 from conformance.outcome import WRONG_OUTPUT, Outcome, Reason, Result
 from conformance.report.counts import cut, pattern_of
@@ -24,7 +24,8 @@ def listed(
 ) -> list[ExpectedFailure]:
     """The entries of an older list that still hold, and new entries for the other cases that fail.
 
-    An entry keeps its reason, and its glob unless the glob matches a passing case. Cases that did not run stay listed.
+    An entry keeps its reason, and its glob unless the glob matches a passing case. Cases that did not run stay listed. A
+    diagnosis of an older run stays only where the new one gives the same.
 
     Args:
         results: the results of a run without a list.
@@ -40,17 +41,21 @@ def listed(
     )
     left = {case_id for case_id, outcome in outcomes.items() if outcome.is_bad}
     waiting = set(ids) - set(ran)
+    causes = reasons_of_failures(ran.values(), diagnoses)
+    reasons = {case_id: reason for failures in causes.values() for case_id, (_, reason) in failures.items()}
     entries: list[ExpectedFailure] = []
     for entry in old:
         matched = {case_id for case_id in ids if fnmatchcase(case_id, entry.glob)}
         passed = {case_id for case_id in matched if outcomes.get(case_id) is Outcome.PASSED}
         ended = set() if entry.crashes else {i for i in matched & left if outcomes[i] is Outcome.CRASHED}
-        kept = matched & (left | waiting) - ended
-        globs = [] if not kept else covering(kept, supported) if passed or ended else [entry.glob]
+        is_diagnosis = entry.reason.startswith(ANSWERS_LIKE)
+        others = {i for i in matched & left if reasons[i] != entry.reason} if is_diagnosis else set()
+        kept = matched & (left | waiting) - ended - others
+        globs = [] if not kept else covering(kept, supported) if passed or ended or others else [entry.glob]
         entries += [ExpectedFailure(glob, entry.reason, entry.crashes) for glob in globs]
         left, waiting = left - kept, waiting - kept
     said: dict[str, str] = {}
-    for (_, crashes), failures in reasons_of_failures(ran.values(), diagnoses).items():
+    for (_, crashes), failures in causes.items():
         for glob in covering(left & set(failures), supported, failures):
             keys = {key: reason for case_id, (key, reason) in failures.items() if fnmatchcase(case_id, glob)}
             key, reason = next(iter(keys.items()))
@@ -148,6 +153,11 @@ def quoted(value: object) -> str:
 
 
 def changes(old: Sequence[ExpectedFailure], new: Sequence[ExpectedFailure]) -> Iterator[str]:
-    """A line for each entry that only one of two lists has."""
+    """A line for each reason of entries that only one of two lists has, and a line below it for each of their globs."""
     for mark, entries, other in (("-", old, new), ("+", new, old)):
-        yield from (f"{mark} {entry.glob}: {entry.reason}" for entry in entries if entry not in other)
+        globs: dict[str, list[str]] = {}
+        for entry in entries:
+            if entry not in other:
+                globs.setdefault(entry.reason, []).append(f"    {entry.glob}")
+        for reason, lines in globs.items():
+            yield from (f"{mark} {reason}", *lines)

@@ -127,7 +127,8 @@ class Reports:
         said = f"{reasons} reason{'s' * (reasons != 1)} for {len(report.failing)} failing cases"
         if late := sum(result.reason is Reason.TIME for result in report.failing.values()):
             lines.append(
-                f"{late} of the failing cases exceeded the time limit: a machine on which they pass fails the run"
+                f"{late} of the failing cases exceeded the time limit. On a faster machine such a case may pass, and the "
+                "list then fails the run: take it off, or raise --time-limit."
             )
         return lines + self._write(file, failure_list.render(known, floor, report), said)
 

@@ -80,7 +80,10 @@ def test_parts_of_a_release_are_one_and_cases_and_runtimes_that_nobody_knows_are
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{", "wrong.json: Expecting"), ('{"backend": "b"}', "wrong.json is not a report of the suite")],
+    [
+        ("{", "wrong.json is not a report of --json: Expecting"),
+        ('{"backend": "b"}', "wrong.json is not a report of --json"),
+    ],
 )
 def test_a_wrong_file_and_a_page_in_place_of_a_report_are_refused(tmp_path: Path, text: str, message: str) -> None:
     wrong, right = tmp_path / "wrong.json", report(tmp_path, "1", "ppp")

@@ -12,6 +12,8 @@ import inspect
 import sys
 import unittest
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -102,37 +104,53 @@ def _by_name(answer: object, outputs: tuple[str, ...]) -> dict[str, Array]:
     return {str(name): np.asarray(value) for name, value in answer.items() if value is not None}
 
 
-def target_of(name: str) -> Any:
-    """The object that `module[:name]` names.
-
-    Raises:
-        MissingBackendError: the module cannot be imported, or has no such attribute.
-    """
-    module_name, _, attribute = name.partition(":")
-    with _loading(name, "importing it"), kept_surroundings():
-        target = importlib.import_module(module_name)
-        return getattr(target, attribute) if attribute else target
-
-
 def load(name: str) -> Backend:
     """The backend that `module[:Class]` or `module:function` names; its version is the module's or its package's.
 
     Raises:
-        MissingBackendError: see `target_of`; or the object is neither a function nor has `prepare`; or its
-            EXPECTED_FAILURES or CONVENTIONS have a wrong form.
+        MissingBackendError: the module cannot be imported, or has no such attribute; or the object is neither a function of
+            a node nor has `prepare`; or its EXPECTED_FAILURES or CONVENTIONS have a wrong form.
     """
-    target = target_of(name)
+    place, _, attribute = name.partition(":")
+    with _loading(name, "importing it"), kept_surroundings():
+        if place.endswith(".py"):
+            raise ValueError(f"must be MODULE:NAME; did you mean {PurePath(place).stem}:{attribute or 'answer'}?")
+        module = importlib.import_module(place)
+        target = getattr(module, attribute) if attribute else module
     with _loading(name, "loading it"), kept_surroundings():
         if callable(getattr(target, "prepare", None)):
             backend: Backend = OnnxBackend(target)
         elif callable(target) and not inspect.isclass(target):
+            if fault := _fault(target):
+                raise ValueError(f"must take op_type, inputs, attributes and outputs: {fault}")
             backend = FunctionBackend(target)
         else:
-            raise ValueError("must be a function or have prepare(model, device)")
-        module = name.partition(":")[0]
-        stated = (getattr(sys.modules.get(each), "__version__", None) for each in (module, module.partition(".")[0]))
+            raise ValueError(f"must be a function or have prepare(model, device){_meant(module)}")
+        stated = (getattr(sys.modules.get(each), "__version__", None) for each in (place, place.partition(".")[0]))
         backend.version = next((printable(text) for text in stated if isinstance(text, str)), "")
         return backend
+
+
+def _fault(function: Callable[..., object]) -> str:
+    """Why a function cannot be called with the four arguments of a node; empty if it can, or if nobody knows."""
+    try:
+        inspect.signature(function).bind(*range(4))
+    except TypeError as error:
+        return message_of(error)
+    except ValueError:  # of a compiled function without a signature
+        pass
+    return ""
+
+
+def _meant(module: ModuleType) -> str:
+    """A question that names some backends which a module defines; empty if there are none."""
+    names = [
+        f"{each.__module__}:{name}"
+        for name, each in vars(module).items()
+        if getattr(each, "__module__", None) == module.__name__
+        and (callable(getattr(each, "prepare", None)) or (inspect.isfunction(each) and not _fault(each)))
+    ]
+    return f"; did you mean {' or '.join(names[:4])}?" if names else ""
 
 
 @contextlib.contextmanager

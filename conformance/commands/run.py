@@ -222,12 +222,7 @@ def run_command(
         version, results = schedule.run_cases(pool, setting, left)
         reports.version = version or reports.version
         try:
-            for result in with_progress(
-                results,
-                "conformance",
-                len(left),
-                note=lambda: f"{reports.failed} failed",
-            ):
+            for result in with_progress(results, "conformance", len(left), note=lambda: f"{reports.failed} failed"):
                 reports.add(result)
         finally:
             reports.write()

@@ -153,13 +153,11 @@ def read(file: Path) -> Report:
         NotAReportError: the file cannot be read or is not a report.
     """
     try:
-        data = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        return _report(json.loads(file.read_text("utf-8")))
+    except OSError as error:
         raise NotAReportError(f"{file}: {error}") from error
-    try:
-        return _report(data)
-    except ValueError as error:
-        raise NotAReportError(f"{file} is not a report of the suite: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise NotAReportError(f"{file} is not a report of --json: {error}") from error
 
 
 def read_merged(files: Sequence[Path]) -> list[Report]:

@@ -29,7 +29,6 @@ WIDTH = 10_000
 INDENT = 4
 """Spaces before the parts of a broken line, after the first part."""
 
-
 SPACES = 10
 """Spaces of a row of a table with three columns."""
 

@@ -7,16 +7,17 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from conformance import schedule
 from conformance.backends import MissingBackendError, ProviderError
 from conformance.case import Case, chosen_level
-from conformance.cases import by_id, collect
+from conformance.cases import by_id
+from conformance.commands.options import selected_cases
 from conformance.expected_failures import Floor, Listed, read, shortfalls
 from conformance.outcome import Outcome, Result
 
@@ -45,10 +46,8 @@ def prepare(config: pytest.Config) -> None:
     Raises:
         pytest.UsageError: an option is wrong.
     """
-    cases = [case for case in collect() if fnmatchcase(case.id, config.getoption("conformance_select"))]
-    if not cases:
-        glob = config.getoption("conformance_select")
-        raise pytest.UsageError(f"--conformance-select: {glob!r} selects no case")
+    with _wrong_option("select", click.BadParameter):
+        cases = selected_cases(config.getoption("conformance_select"))
     folder = str(config.invocation_params.dir)
     if folder not in sys.path:  # as `python -m conformance` has it
         sys.path.insert(0, folder)
@@ -80,7 +79,8 @@ def _wrong_option(name: str, *errors: type[Exception]) -> Iterator[None]:
     try:
         yield
     except errors as error:
-        raise pytest.UsageError(f"--conformance-{name}: {error}") from error
+        text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        raise pytest.UsageError(f"--conformance-{name}: {text}") from error
 
 
 class Suite(pytest.Directory):

@@ -3,7 +3,7 @@
 
     pytest --pyargs conformance --conformance-backend your_module:function
 
-Without `--conformance-backend` it does nothing and imports only pytest.
+In other test runs, without `--conformance-backend`, it does nothing and imports only pytest.
 """
 
 from __future__ import annotations
@@ -55,10 +55,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     """Check the options before anything is collected."""
-    if session.config.getoption("conformance_backend") is not None:
+    config = session.config
+    if config.getoption("conformance_backend") is not None:
         from conformance.pytest_items import prepare
 
-        prepare(session.config)
+        prepare(config)
+    elif config.option.pyargs and _HERE.name in config.args:
+        raise pytest.UsageError("--pyargs conformance: must come with --conformance-backend, the backend to check")
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)

@@ -23,14 +23,14 @@ from conformance.run import ask
 from suite_runs import INSIDE
 
 BY_ID = {case.id: case for case in collect()}
+SUITE = ("--pyargs", "conformance")
 
 
 def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Pytest in another project's folder."""
     # Of the plugins that are installed here hypothesis' takes as long to start as all else.
     off = [option for name in ("cacheprovider", "randomly", "hypothesispytest") for option in ("-p", f"no:{name}")]
-    options = [*off, "-rA", "--pyargs", "conformance"]
-    command = [sys.executable, "-m", "pytest", f"--rootdir={folder}", *options, *arguments]
+    command = [sys.executable, "-m", "pytest", f"--rootdir={folder}", *off, "-rA", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     return subprocess.run(  # noqa: S603
         command, cwd=folder, capture_output=True, text=True, check=False, timeout=120, env=environment
@@ -49,7 +49,7 @@ def test_plugin_has_an_item_for_each_case(tmp_path: Path) -> None:
     floor = 'at_least = 100\nselect = "*/edge/half_pixel_inside/*"\n'
     (tmp_path / "known.toml").write_text("\n".join([floor, *rows]), "utf-8")
     options = ["--conformance-select", "*/edge/half_pixel_inside/*", "--conformance-expected-failures", "known.toml"]
-    done = run_pytest(tmp_path, "--conformance-backend", "wrong_backends:ten", *options)
+    done = run_pytest(tmp_path, *SUITE, "--conformance-backend", "wrong_backends:ten", *options)
     ids = [i for i in BY_ID if "/edge/half_pixel_inside/" in i]
     answered = [i for i in ids if i.startswith("roi_align/")]
     failed = [i for i in answered if i.endswith("/float") and i != INSIDE] + [double]
@@ -83,9 +83,15 @@ def test_plugin_has_an_item_for_each_case(tmp_path: Path) -> None:
             "the process ended with ",
         ),
         ("nowhere", (), 4, "--conformance-backend: backend nowhere: No module named 'nowhere'"),
-        ("reference", ("--conformance-select", "none"), 4, "--conformance-select: 'none' selects no case"),
+        ("", ("--conformance-select", INSIDE), 4, "--pyargs conformance: must come with --conformance-backend"),
+        (
+            "reference",
+            ("--conformance-select", "roi_align"),
+            4,
+            "'roi_align' selects no case; did you mean roi_align/*?",
+        ),
         ("reference", ("--conformance-provider", "x"), 4, "--conformance-provider: 'x': only with backend"),
-        ("reference", ("--conformance-expected-failures", "x"), 4, "--conformance-expected-failures: "),
+        ("reference", ("--conformance-expected-failures", "x"), 4, "--conformance-expected-failures: x: No such file"),
         ("reference", ("--conformance-level", "all"), 4, "argument --conformance-level: invalid choice: 'all'"),
         (
             "wrong_backends:ten",
@@ -98,7 +104,7 @@ def test_plugin_has_an_item_for_each_case(tmp_path: Path) -> None:
 def test_plugin_says_what_is_wrong(
     tmp_path: Path, backend: str, options: tuple[str, ...], status: int, message: str
 ) -> None:
-    done = run_pytest(tmp_path, "--conformance-backend", backend, *options)
+    done = run_pytest(tmp_path, *SUITE, *(("--conformance-backend", backend) if backend else ()), *options)
     assert (done.returncode, message in done.stdout + done.stderr) == (status, True), done.stdout + done.stderr
 
 

@@ -44,7 +44,8 @@ LAYERS = (
     ("onnx_models.commands",),
     ("onnx_models",),
     # The floors of the suite: a case and its expected values; the families of operators; runtimes, all cases, tolerances;
-    # verdicts; explanations, diagnoses and child processes; reports and fuzz campaigns; commands; the command line.
+    # verdicts; explanations, diagnoses and child processes; reports and fuzz campaigns; commands; the command line and the
+    # plugin of pytest.
     (
         *(
             "conformance.case",
@@ -73,7 +74,7 @@ LAYERS = (
         "conformance.schedule",
     ),
     ("conformance.fuzz", "conformance.report"),
-    ("conformance.commands", "conformance.pytest_items", "conformance.pytest_plugin"),
+    ("conformance.commands",),
     ("conformance",),
 )
 """Folders and modules from the lowest layer to the highest. A name stands for all that it contains and no other name does;

@@ -67,8 +67,8 @@ def _check_extra(*names: str) -> None:
 def main() -> None:
     """Check a runtime against the specifications of RoiAlign, MaxRoiPool and related operators.
 
-    Without a COMMAND this runs the suite. `python -m conformance run --help` lists the options, and docs/conformance.md
-    explains the suite.
+    Without a COMMAND this runs the suite on --backend B, by default ortops itself. `python -m conformance run --help` lists
+    the options, and docs/conformance.md explains the suite.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A report must not end because the terminal lacks a character.

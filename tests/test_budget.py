@@ -13,12 +13,12 @@ ROOT = Path(__file__).parents[1]
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
     "ortops": (17723, 4511, 4270),
     "onnx_models": (11746, 2596, 2692),
-    "conformance": (12986, 2767, 3044),
+    "conformance": (13005, 2765, 3045),
     "benchmarks": (894, 136, 224),
     "docs": (645, 89, 138),
     "examples": (771, 127, 242),
     "release": (361, 67, 95),
-    "tests": (24097, 891, 5736),
+    "tests": (24113, 891, 5736),
 }
 SPDX = "# SPDX-License-Identifier: "
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

@@ -92,7 +92,7 @@ WRONG_CALLS = [
     ("fuzz --backend reference --replay a.json", "a.json does not hold a case"),
     ("fuzz --cases 0", "--cases"),
     ("explain roi_align/oficial/aligned_false/v10/float", "selects no case; did you mean roi_align/official"),
-    ("explain roi_align/official/*", "matches 27 cases"),
+    ("explain roi_align/official/*", "'roi_align/official/*' must match one case, not 27, such as roi_align/official/"),
     (f"explain {INSIDE.removesuffix('/float')}", f"or {INSIDE} or"),
     (f"explain {INSIDE} --svg no/such/folder/x.svg", "must be a folder"),
     ("explain roi_align/refusal/mode_unknown/v16/float --svg x.svg", "has nothing to draw"),

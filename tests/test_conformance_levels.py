@@ -51,7 +51,9 @@ def test_a_crash_and_a_written_input_break_rules_of_any_level() -> None:
         (Outcome.FAILED, Reason.LISTED, []),
         (Outcome.FAILED, Reason.ACCEPTED, []),
         (Outcome.CRASHED, Reason.ENDED, [ours]),
-        (Outcome.EXPECTED_FAILURE, Reason.TIME, [ours]),
+        (Outcome.EXPECTED_FAILURE, Reason.ENDED, [ours]),
+        (Outcome.EXPECTED_FAILURE, Reason.TIME, ["answers come within the time limit"]),
+        (Outcome.CRASHED, Reason.MEMORY, ["answers take no more than the memory limit"]),
         (Outcome.FAILED, Reason.WROTE, [written]),
     ):
         assert list(broken_rules([result(OF_BASIS[-1], outcome, reason)], Level.CORE)) == rules

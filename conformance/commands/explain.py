@@ -38,8 +38,8 @@ def explain_command(case_id: str, backend_name: str | None, time_limit: float, s
     """
     case, *others = selected_cases(case_id, "CASE")
     if others:
-        named = ", ".join(each.id for each in (case, *others)[:MAX_NAMED])
-        raise click.BadParameter(f"{case_id!r} matches {1 + len(others)} cases, such as {named}", param_hint="CASE")
+        some = f"{1 + len(others)}, such as {', '.join(each.id for each in (case, *others)[:MAX_NAMED])}"
+        raise click.BadParameter(f"{case_id!r} must match one case, not {some}", param_hint="CASE")
     answer = result = listed = None
     if backend_name is not None:
         setting = schedule.Setting(backend_name, known=(), time_limit=time_limit)

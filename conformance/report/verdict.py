@@ -6,7 +6,7 @@ A rule is the statement that cases check, `Case.note`; cases of several opsets a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from conformance.case import Basis, Level
 from conformance.cases import by_id
@@ -20,6 +20,11 @@ MAX_RULES = 3
 
 _ENDED = (Reason.TIME, Reason.MEMORY, Reason.ENDED)
 _REFUSED = (Reason.REFUSED, Reason.NO_KERNEL)
+_RULES: Mapping[Reason | None, str] = {
+    Reason.WROTE: "inputs and earlier outputs are not written to",
+    Reason.TIME: "answers come within the time limit",
+    Reason.MEMORY: "answers take no more than the memory limit",
+}
 
 
 def is_breach(result: Result, level: Level) -> bool:
@@ -33,7 +38,8 @@ def broken_rules(results: Iterable[Result], level: Level) -> dict[str, list[Resu
     """The breaches of each rule: rules of the strongest authority first, and of these the ones with most breaches.
 
     An operator that has no kernel, or that refuses the valid cases of several rules and answers none, breaks only the rule
-    that it runs; the same holds for an element type. A backend that writes to its inputs breaks only the rule against it.
+    that it runs; the same holds for an element type. A backend that writes to its inputs breaks only the rule against it. A
+    case that exceeds a limit breaks only the rule of this limit.
     """
     results = [result for result in results if result.outcome is not Outcome.UNSUPPORTED]
     answered = {part for r in results if r.reason not in _REFUSED for part in _parts(r)}
@@ -61,10 +67,9 @@ def _parts(result: Result) -> tuple[str, ...]:
 
 
 def _statement(result: Result) -> str:
-    if result.reason is Reason.WROTE:
-        return "inputs and earlier outputs are not written to"
     case = by_id().get(result.id)
-    return case.note if case else f"{result.id}, a case of another release of the suite"
+    note = case.note if case else f"{result.id}, a case of another release of the suite"
+    return _RULES.get(result.reason, note)
 
 
 def verdict(report: Report, causes: Sequence[Cause] = ()) -> str:

@@ -18,7 +18,7 @@ BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside
     "docs": (645, 89, 138),
     "examples": (771, 127, 242),
     "release": (361, 67, 95),
-    "tests": (24113, 891, 5736),
+    "tests": (24114, 891, 5736),
 }
 SPDX = "# SPDX-License-Identifier: "
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

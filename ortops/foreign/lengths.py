@@ -166,11 +166,9 @@ class Lengths:
             return self._reshaped(first, values[1].tolist(), attribute(node, "allowzero", 0))
         known = [shape for shape in shapes if shape is not None]
         if op in _BROADCAST and len(known) == len(shapes):
-            aligned = itertools.zip_longest(*(reversed(shape) for shape in known), fillvalue=1)
-            return [self._broadcast(set(lengths)) for lengths in aligned][::-1]
+            return self._broadcast(known)
         if op == "MatMul" and len(known) == 2 and min(map(len, known)) > 1:
-            aligned = itertools.zip_longest(*(reversed(shape[:-2]) for shape in known), fillvalue=1)
-            return [*[self._broadcast(set(lengths)) for lengths in aligned][::-1], known[0][-2], known[1][-1]]
+            return [*self._broadcast([shape[:-2] for shape in known]), known[0][-2], known[1][-1]]
         if first is None:
             return None
         axis = attribute(node, "axis", 0)
@@ -199,11 +197,14 @@ class Lengths:
             return (*first[:2], *shapes[1][1:-1])
         return None
 
-    def _broadcast(self, lengths: set[int]) -> int:
-        """The length of an axis of which the operands have these; either of two open ones may be 1."""
-        others = lengths - {1}
-        fixed = [length for length in others if not is_open(length)]
-        return fixed[0] if fixed else self._new() if len(others) > 1 else next(iter(others), 1)
+    def _broadcast(self, shapes: Sequence[Sequence[int]]) -> list[int]:
+        """The shape that operands of these shapes broadcast to; either of two open lengths may be 1."""
+        shape = list[int]()
+        for lengths in itertools.zip_longest(*map(reversed, shapes), fillvalue=1):
+            others = {*lengths} - {1}
+            fixed = [length for length in others if not is_open(length)]
+            shape.append(fixed[0] if fixed else self._new() if len(others) > 1 else next(iter(others), 1))
+        return shape[::-1]
 
     def _reshaped(self, shape: Sequence[int] | None, target: list[int], allowzero: int) -> Sequence[int]:
         for axis, length in enumerate(target):

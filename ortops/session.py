@@ -25,7 +25,7 @@ from ortops.engine.shutdown import awaited_at_exit, register_exit_function
 from ortops.foreign.cast_samples import cast_samples, lacks_grid_sample
 from ortops.foreign.deformable_attention import fuse
 from ortops.foreign.error_hints import hint_for
-from ortops.foreign.model_nodes import identity_of, parsed, served_nodes
+from ortops.foreign.model_nodes import ServedNodes, identity_of, parsed, served_nodes
 from ortops.foreign.near_names import near_names
 from ortops.foreign.onnx_equivalents import is_of_onnxruntime
 from ortops.foreign.served import OperatorsInUse, has_only_cpu, ops_of
@@ -248,8 +248,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     error.
     """
 
-    _computed: list[tuple[str, str]]
-    _seen: set[str]
+    _found: ServedNodes
 
     @awaited_at_exit
     def __init__(
@@ -308,7 +307,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                     f"operators ({error})"
                 ) from error
             alone = None if self._registration.domain == DOMAIN and extensions.takes_c_operators() else _OURS_ALONE
-            hint = hint_for(str(error), self._model, tuple(self._users.values()), self._nodes, alone)
+            hint = hint_for(str(error), self._model, tuple(self._users.values()), self._found.definitions, alone)
             if _TWO_LIBRARIES in str(error):
                 hint = _OTHER_LIBRARY
             if hint is not None:
@@ -324,7 +323,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
         It makes it from the model itself if it cannot from one with MSDeformAttn in place of other nodes.
         """
-        changed = parsed(self._model) if self._serves and "GridSample" in self._seen else None
+        changed = parsed(self._model) if self._serves and "GridSample" in self._found.seen else None
         if changed is not None and fuse(changed, self._registration.domain):
             try:
                 self._make_changed(changed, make)
@@ -333,7 +332,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                     raise
             else:
                 fused = [identity_of(node) for node in changed.graph.node if node.op_type == "MSDeformAttn"]
-                self._computed = [*dict.fromkeys([*self._computed, *fused])]
+                self._found = self._found._replace(nodes=[*dict.fromkeys([*self._found.nodes, *fused])])
                 return
         try:
             self._make_from(self._model, make)
@@ -357,7 +356,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     def _make_from(self, model: Any, make: Callable[[Any], None]) -> None:
         """Have ONNX Runtime make the session from a model, while the options have the session's operators."""
         with making(self._operator_errors), unforked():
-            operators = _merged(self._users, self._nodes)
+            operators = _merged(self._users, self._found.definitions)
             self._registration.in_use.during(self._options, operators, functools.partial(make, model))
 
     def _remake_from(self, model: Any) -> None:
@@ -380,9 +379,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     def _search(self, model: Any) -> None:
         """Find the nodes and definitions in the model that ONNX Runtime gets."""
-        found = served_nodes(model, self._users.values(), domain=self._registration.domain, serves=self._serves)
-        self._nodes: Sequence[Operator] = found.definitions
-        self._computed, self._seen = found.nodes, found.seen
+        domain = self._registration.domain
+        self._found = served_nodes(model, self._users.values(), domain=domain, serves=self._serves)
 
     def ortops_nodes(self) -> list[tuple[str, str]]:
         """The nodes that ortops computes, in the model's graph, its subgraphs and its functions.
@@ -394,7 +392,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             The name and the operator of each node, such as ``("/head/RoiAlign", "RoiAlign")``. The name is that of the
             node's first output if the node has none. An attention that the session computes by MSDeformAttn is one node.
         """
-        return list(self._computed)
+        return list(self._found.nodes)
 
     @awaited_at_exit
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:

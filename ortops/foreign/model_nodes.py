@@ -86,9 +86,10 @@ def served_nodes(
             return _served([("", *read_nodes(data))], set(), known, serves=serves)
         try:
             searched = _SearchedModel(data, parts)
+            scopes = searched.scopes()
         except (IndexError, ValueError, DecodeError):
             return ServedNodes([], [], set())
-        return _served(searched.scopes(), searched.functions, known, serves=serves)
+        return _served(scopes, searched.functions, known, serves=serves)
 
 
 def identity_of(node: onnx.NodeProto) -> tuple[str, str]:

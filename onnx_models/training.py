@@ -15,6 +15,7 @@ The output NAME_next of a step is the input NAME of the next step:
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -208,11 +209,11 @@ def with_optimizer(
             raise ValueError(f"{name} = {value}: must be 0 or more")
     if clip is not None and not (clip > 0 and math.isfinite(clip)):
         raise ValueError(f"clip = {clip}: must be more than 0, or left out")
-    others = {"betas": (tuple(betas), (0.9, 0.999)), "eps": (eps, 1e-8), "step": (step, "step")}
-    if not is_sgd:
-        others = {"momentum": (momentum, 0), "nesterov": (nesterov, False)}
-    for name, (given, default) in others.items():
-        if given != default:
+    others: dict[str, object] = {"momentum": momentum, "nesterov": nesterov}
+    if is_sgd:
+        others = {"betas": tuple(betas), "eps": eps, "step": step}
+    for name, given in others.items():
+        if given != inspect.signature(with_optimizer).parameters[name].default:
             raise ValueError(f"{name} = {given!r}: must be left out, since optimizer = {optimizer!r} has none")
     if nesterov and not momentum:
         raise ValueError("nesterov = True: must have a momentum of more than 0")

@@ -199,7 +199,8 @@ def _suited(value: Any, node: onnx.NodeProto, i: int) -> Any:
     scale = NodeView(node).attribute("spatial_scale", 1.0)
     regions = abs(value) / scale
     regions[:, -2:] += 2 / scale
-    regions[:, : node.op_type.startswith("MaxRoiPool")] = 0  # the batch index
+    if node.op_type.startswith("MaxRoiPool"):
+        regions[:, 0] = 0  # the batch index
     return regions.astype(value.dtype)
 
 

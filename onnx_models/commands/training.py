@@ -9,16 +9,7 @@ from typing import Any, get_args
 
 import click
 
-from onnx_models.commands.common import (
-    FORCE,
-    MODEL,
-    OPERATORS,
-    OUT,
-    change_and_warn,
-    count,
-    imported,
-    show_needs,
-)
+from onnx_models.commands.common import FORCE, MODEL, OPERATORS, OUT, change_and_warn, count, imported, show_needs
 from onnx_models.gradient import own_operators
 from onnx_models.tools.protos import one_line
 from onnx_models.training import NEXT, Loss, Optimizer, with_loss, with_optimizer
@@ -81,7 +72,8 @@ def with_optimizer_command(
     added = [value.name for value in after.graph.output if value.name.endswith(NEXT)]
     click.echo(f"{count(len(added), 'output')} *{NEXT}: {out}")
     without = {value.name for value in before.graph.input} - {tensor.name for tensor in before.graph.initializer}
-    if changed := [name for name in sorted(without) if f"{name}{NEXT}" in added and not parameters]:
+    changed = [name for name in sorted(without) if f"{name}{NEXT}" in added]
+    if changed and not parameters:
         click.echo(
             one_line(f"{', '.join(changed)}: trained, although the model has no value; --parameter names others")
         )

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
     "ortops": (17723, 4511, 4270),
-    "onnx_models": (11746, 2596, 2692),
-    "conformance": (13005, 2765, 3045),
+    "onnx_models": (11740, 2596, 2692),
+    "conformance": (13004, 2765, 3045),
     "benchmarks": (894, 136, 224),
     "docs": (645, 89, 138),
     "examples": (771, 127, 242),

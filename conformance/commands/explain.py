@@ -17,10 +17,7 @@ from conformance.report.terminal import console, line, table
 from ortops import atomic_file
 
 
-@click.command(
-    "explain",
-    epilog="Example: python -m conformance explain roi_align/edge/half_pixel_inside/v16/float --backend onnxruntime",
-)
+@click.command("explain", epilog="Example: python -m conformance explain roi_align/edge/half_pixel_inside/v16/float")
 @click.argument("case_id", metavar="CASE")
 @click.option(
     "--backend",

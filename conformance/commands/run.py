@@ -46,10 +46,7 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     return part, parts
 
 
-@click.command(
-    "run",
-    epilog="Example: python -m conformance run --backend my_backend:answer --select 'roi_align/*' --html report.html",
-)
+@click.command("run", epilog="Example: python -m conformance run --backend my_backend:answer --html report.html")
 @click.option(
     "--backend",
     "backend_name",

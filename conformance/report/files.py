@@ -7,7 +7,6 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from conformance.case import Case, Level
 from conformance.cases import by_id
@@ -84,8 +83,14 @@ class Reports:
     def report(self) -> Report:
         """The report of the results so far."""
         seconds = time.monotonic() - self._begun if self._seconds is None else self._seconds
-        state: Any = {"complete": len(self._found) == len(self._cases), "seconds": seconds + self._earlier_seconds}
-        return report_of(self._label, self.results, level=self._level, version=self.version, **state)
+        return report_of(
+            self._label,
+            self.results,
+            complete=len(self._found) == len(self._cases),
+            seconds=seconds + self._earlier_seconds,
+            level=self._level,
+            version=self.version,
+        )
 
     def add(self, result: Result) -> None:
         """Add a result."""
